@@ -51,7 +51,7 @@ def test_searches(name):
 def test_a_run_goes_on(tmp_path):
     shutil.copytree(GOLDEN / "run", tmp_path / "run")
     recorder.prepare(tmp_path / "data")
-    recorder.go_on(tmp_path / "run", tmp_path / "data")
+    recorder.resume(tmp_path / "run", tmp_path / "data")
     np.testing.assert_allclose(recorder.losses(tmp_path / "run"), LOSSES, rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""The steps of a fit, as far as they need no training."""
+"""The steps of a fit that need no training."""
 
 import json
 import signal
@@ -23,7 +23,7 @@ from t2t_keras.training.trainer import Outcome
 from tests.inference import tiny
 
 
-def test_a_folder_of_a_version_with_other_choices_is_refused(tmp_path):
+def test_a_folder_of_a_version_with_different_choices_is_rejected(tmp_path):
     steps = FitSteps(Places(tmp_path / "data", tmp_path / "run", tmp_path / "serving"), print)
     steps.record.update(choices=[{"name": "preset", "value": "tiny", "reason": "usual"}])
     assert steps.choice("preset") == "tiny"
@@ -32,10 +32,10 @@ def test_a_folder_of_a_version_with_other_choices_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("metric", "kept"), [("bleu", ["step_00000001", "step_00000002"]), ("loss", ["step_00000002"])]
+    ("metric", "checkpoint_names"), [("bleu", ["step_00000001", "step_00000002"]), ("loss", ["step_00000002"])]
 )
-def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, metric, kept):
-    """Of both checkpoints, whose mean has the larger value, and of the newest."""
+def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, metric, checkpoint_names):
+    """With BLEU, the mean of both checkpoints has the larger value; with the loss, the newest checkpoint wins."""
     run = Run(tiny.make_run(tmp_path / "run"))
     config = json.loads(run.config_path.read_text())
     config["train"].update(best_metric=metric, validation_sentences=1)
@@ -43,13 +43,13 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
     weights = checkpoints.load(run.checkpoints_path / checkpoints.step_name(1)).weights
     checkpoints.save(run.checkpoints_path, 2, weights, {}, {})
 
-    def validated(self, translator, config, steps):
+    def fake_validation(self, translator, config, steps):
         return SimpleNamespace(name="some", steps=steps, arrays=weights, value=float(len(steps)))
 
-    monkeypatch.setattr(FitSteps, "_validate", validated)
+    monkeypatch.setattr(FitSteps, "_validate", fake_validation)
     steps = FitSteps(Places(tmp_path / "data", run.path, tmp_path / "serving"), print)
     steps.keep_better()
-    assert steps.record["chosen"]["checkpoints"] == kept
+    assert steps.record["chosen"]["checkpoints"] == checkpoint_names
 
 
 def test_the_minutes_of_all_starts_add_up(tmp_path):
@@ -61,20 +61,20 @@ def test_the_minutes_of_all_starts_add_up(tmp_path):
     assert steps.record["preparing_minutes"] >= 7.0
 
 
-class Said(list):
-    """Lines of text that were said."""
+class Lines(list):
+    """The lines that a fit has reported."""
 
-    def about(self, text):
+    def contain(self, text):
         return any(text in line for line in self)
 
 
-def begun(folder, given=(), **record):
-    """Steps of which the text is prepared, in two minutes, and what they say."""
-    usual = {"preset": "tiny", "updates": record.pop("updates", 1000), "data.vocab_size": 2000}
-    choices = [Choice(name, value, "usual") for name, value in usual.items()]
-    said = Said()
-    steps = FitSteps(Places(folder / "data", folder / "run", folder / "serving" / "mine"), said.append)
-    values = {"choices": [vars(choice) for choice in (*choices, *given)], "minutes": 10.0, "preparing_minutes": 2.0}
+def start_steps(folder, overrides=(), **record):
+    """Returns steps with prepared text that took two minutes, and the lines they report."""
+    defaults = {"preset": "tiny", "updates": record.pop("updates", 1000), "data.vocab_size": 2000}
+    choices = [Choice(name, value, "usual") for name, value in defaults.items()]
+    reported = Lines()
+    steps = FitSteps(Places(folder / "data", folder / "run", folder / "serving" / "mine"), reported.append)
+    values = {"choices": [vars(choice) for choice in (*choices, *overrides)], "minutes": 10.0, "preparing_minutes": 2.0}
     steps.record.update(**{**values, **record})
     steps.strategy = None
     steps.data = SimpleNamespace(
@@ -84,15 +84,15 @@ def begun(folder, given=(), **record):
         split_by="lines",
         tokenizer=SimpleNamespace(sizes={"vocab_size": 300}),
     )
-    return steps, said
+    return steps, reported
 
 
 @pytest.fixture
-def trained(monkeypatch):
-    """The configurations of trainings, which end as `outcomes` says."""
+def fake_trainer(monkeypatch):
+    """Records the configurations of trainings, which end with the last entry of `outcomes`."""
     configs = []
 
-    class Recorded:
+    class FakeTrainer:
         outcomes = [Outcome(1000, "reached train.max_steps", 0)]
 
         def __init__(self, run, config, data, strategy):
@@ -101,8 +101,8 @@ def trained(monkeypatch):
         def train(self):
             return self.outcomes[-1]
 
-    monkeypatch.setattr(trainer, "Trainer", Recorded)
-    return SimpleNamespace(configs=configs, outcomes=Recorded.outcomes)
+    monkeypatch.setattr(trainer, "Trainer", FakeTrainer)
+    return SimpleNamespace(configs=configs, outcomes=FakeTrainer.outcomes)
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ def trained(monkeypatch):
         ({"seconds": 6000.0}, 10.0, (0.01, 1_000_000, 200)),
         ({"updates": 400}, 10.0, (8.0, 1_000_000, 80)),
         ({"updates": 399}, 10.0, (0.0, 400, 80)),
-        ({"updates": 399, "given": [Choice("train.max_steps", "50", GIVEN)]}, 10.0, (8.0, 50, 10)),
+        ({"updates": 399, "overrides": [Choice("train.max_steps", "50", GIVEN)]}, 10.0, (8.0, 50, 10)),
     ],
 )
-def test_a_training_has_the_rest_of_the_minutes_and_of_the_updates(tmp_path, trained, changes, minutes, limits):
-    steps, said = begun(tmp_path, **{name: value for name, value in changes.items() if name != "seconds"})
+def test_training_gets_the_remaining_minutes_and_updates(tmp_path, fake_trainer, changes, minutes, limits):
+    steps, reported = start_steps(tmp_path, **{name: value for name, value in changes.items() if name != "seconds"})
     seconds = changes.get("seconds", 0.0)
     records = [{"kind": "train", "step": 9, "seconds": seconds}, {"kind": "valid", "step": 9, "loss": 1, "seconds": 60}]
     steps.run.metrics_path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     steps.train(minutes, counts_preparing=True)
-    (config,) = trained.configs
+    (config,) = fake_trainer.configs
     assert (config.train.max_minutes, config.train.max_steps, config.train.decay_steps) == pytest.approx(limits)
     assert (config.decode.split, config.decode.max_length_offset) == ("lines", 7)
     assert config.model.vocab_size == 300 and config.data == steps.data.config
-    assert said.about("training continues until then, about 10.0 minutes") == (limits[0] == 0.0)
+    assert reported.contain("training continues until then, about 10.0 minutes") == (limits[0] == 0.0)
 
 
 @pytest.mark.parametrize(
@@ -139,26 +139,26 @@ def test_a_training_has_the_rest_of_the_minutes_and_of_the_updates(tmp_path, tra
         (Outcome(7, "stopped", signal.SIGTERM), "step 7: stopped", False),
     ],
 )
-def test_only_a_training_that_was_stopped_from_outside_continues(tmp_path, trained, outcome, line, ends):
-    trained.outcomes.append(outcome)
-    later = dict.fromkeys(("chosen", "scores", "examples", "finished"), "of the training before")
-    steps, said = begun(tmp_path, trained_for=9.0, **later)
-    assert steps.train(10.0, counts_preparing=False) == outcome and said[-1].startswith(line)
-    assert trained.configs[0].train.max_minutes == 10.0
-    assert [steps.record[name] is None for name in later] == [ends] * 4
+def test_only_an_externally_stopped_training_continues(tmp_path, fake_trainer, outcome, line, ends):
+    fake_trainer.outcomes.append(outcome)
+    later_steps = dict.fromkeys(("chosen", "scores", "examples", "finished"), "of the training before")
+    steps, reported = start_steps(tmp_path, trained_for=9.0, **later_steps)
+    assert steps.train(10.0, counts_preparing=False) == outcome and reported[-1].startswith(line)
+    assert fake_trainer.configs[0].train.max_minutes == 10.0
+    assert [steps.record[name] is None for name in later_steps] == [ends] * 4
     assert steps.record["trained_for"] == (10.0 if ends else 9.0)
     assert steps.record["has_converged"] == (outcome.step == 7 if ends else None)
     assert (steps.train(10.0, counts_preparing=False) is None) == ends
-    assert said.about("was trained for 10 minutes before; to train longer, give a larger --minutes") == ends
+    assert reported.contain("was fake_trainer for 10 minutes before; to train longer, give a larger --minutes") == ends
 
 
-def test_the_speed_of_the_machine_is_measured_once_and_only_if_it_decides(tmp_path, monkeypatch):
+def test_the_speed_of_the_machine_is_measured_once_and_only_if_needed(tmp_path, monkeypatch):
     measured, machine = [], {"has_accelerator": False, "has_tpu": False, "computes_in_bfloat16": True}
-    monkeypatch.setattr(speed, "updates_per_minute", lambda strategy, **how: measured.append(how) or 300.0)
+    monkeypatch.setattr(speed, "updates_per_minute", lambda strategy, **options: measured.append(options) or 300.0)
     monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
-    steps, _ = begun(tmp_path)
-    given = [Choice("train.max_steps", "600", GIVEN)]
-    assert steps.chosen(9000, 10.0, overrides=given) == [*choose(9000, 10.0, 60.0, **machine, overrides=given)]
+    steps, _ = start_steps(tmp_path)
+    overrides = [Choice("train.max_steps", "600", GIVEN)]
+    assert steps.chosen(9000, 10.0, overrides=overrides) == [*choose(9000, 10.0, 60.0, **machine, overrides=overrides)]
     assert not measured
     for _ in range(2):
         assert steps.chosen(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
@@ -168,26 +168,26 @@ def test_the_speed_of_the_machine_is_measured_once_and_only_if_it_decides(tmp_pa
 
 
 @pytest.mark.parametrize(("nearest", "size"), [(700, 700), (5000, 7000)])
-def test_a_vocabulary_has_a_size_that_the_text_allows_unless_it_was_given(tmp_path, monkeypatch, nearest, size):
-    tried = []
+def test_a_default_vocabulary_size_is_adjusted_to_the_text(tmp_path, monkeypatch, nearest, size):
+    sizes_tried = []
 
-    def prepared(corpus, config, data_dir, report, processes):
-        tried.append(config.vocab_size)
+    def fake_prepare(corpus, config, data_dir, report, processes):
+        sizes_tried.append(config.vocab_size)
         if config.vocab_size == 2000:
             raise VocabularySizeError("2000 cannot be", nearest)
         return "data"
 
-    monkeypatch.setattr(fit_steps, "prepare", prepared)
-    steps, said = begun(tmp_path)
+    monkeypatch.setattr(fit_steps, "prepare", fake_prepare)
+    steps, reported = start_steps(tmp_path)
     steps.prepare(None, DataConfig())
-    assert (tried, steps.data, steps.choice("data.vocab_size")) == ([2000, size], "data", size)
-    assert said == [f"2000 cannot be; {size} is chosen"]
+    assert (sizes_tried, steps.data, steps.choice("data.vocab_size")) == ([2000, size], "data", size)
+    assert reported == [f"2000 cannot be; {size} is chosen"]
     assert steps.record["prepared"] and steps.record["preparing_minutes"] > 2.0
     minutes = steps.record["preparing_minutes"]
     steps.prepare(None, DataConfig())
-    assert steps.record["preparing_minutes"] == minutes, "what is prepared takes no more time"
+    assert steps.record["preparing_minutes"] == minutes, "prepared text needs no more time"
     with pytest.raises(VocabularySizeError):
-        begun(tmp_path / "given", [Choice("data.vocab_size", 2000, GIVEN)])[0].prepare(None, DataConfig())
+        start_steps(tmp_path / "given", [Choice("data.vocab_size", 2000, GIVEN)])[0].prepare(None, DataConfig())
 
 
 def test_the_same_weights_are_exported_once(tmp_path, monkeypatch):
@@ -200,26 +200,26 @@ def test_the_same_weights_are_exported_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(writing, "export_translator", export)
     tiny.make_run(tmp_path / "run")
-    steps, said = begun(tmp_path)
+    steps, reported = start_steps(tmp_path)
     steps.translator = None
     for step, line in ((1, "exported: "), (1, " was exported before"), (2, "exported: "), (2, " was exported before")):
         steps.record.update(chosen={"name": "the average", "checkpoints": ["a", "b"], "step": step})
-        assert steps.export() == tmp_path / "serving" / "mine" / str(step) and line in said[-1]
+        assert steps.export() == tmp_path / "serving" / "mine" / str(step) and line in reported[-1]
     (tmp_path / "serving" / "mine" / "2" / CONFIG_FILE).write_text("{")
     with pytest.raises(InputError, match=f"cannot be read: .*; delete {tmp_path}/serving/mine/2 to export again"):
         steps.export()
 
 
-def test_scores_are_reported_and_very_low_ones_remarked_on(tmp_path):
+def test_scores_are_reported_with_a_remark_on_very_low_ones(tmp_path):
     for value, is_low in ((1.9, True), (2.0, False)):
         scores = [
             {"name": name, "value": value * part, "signature": "s"} for name, part in (("BLEU", 1), ("chrF", 0.1))
         ]
-        steps, said = begun(tmp_path / str(value), scores=scores)
+        steps, reported = start_steps(tmp_path / str(value), scores=scores)
         steps.translator = SimpleNamespace(config=DecodeConfig(beam_size=3))
         steps.score()
-        assert said[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
-        assert said.about("BLEU under 2 is very low") == is_low
+        assert reported[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
+        assert reported.contain("BLEU under 2 is very low") == is_low
 
 
 def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):
@@ -229,12 +229,12 @@ def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):
     examples = fit_steps._examples(sources, references, hypotheses)
     numbers = {kind: [int(source.split()[-1]) for source, *_ in rows] for kind, rows in examples.items()}
     assert numbers == {"best": [0, 1, 2, 3, 4], "worst": [11, 10, 9, 8, 7]}
-    few = fit_steps._examples(sources[-1:] * 3, references[:3], hypotheses[2::-1])
-    assert [[row[2] for row in rows] for rows in few.values()] == [hypotheses[:2], hypotheses[2:3]]
+    few_examples = fit_steps._examples(sources[-1:] * 3, references[:3], hypotheses[2::-1])
+    assert [[row[2] for row in rows] for rows in few_examples.values()] == [hypotheses[:2], hypotheses[2:3]]
 
 
 def test_the_lowest_validation_loss_and_the_last_one(tmp_path):
-    steps, _ = begun(tmp_path)
+    steps, _ = start_steps(tmp_path)
     assert steps.validations == (0, 0)
     records = [{"kind": "valid", "step": step, "loss": loss} for step, loss in ((10, 3.0), (20, 2.0), (30, 2.5))]
     steps.run.metrics_path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
@@ -248,13 +248,13 @@ def test_choices_are_aligned_and_missing_packages_named(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("corpus", "licence", "minutes", "says", "duration"),
+    ("corpus", "licence", "minutes", "license_text", "duration"),
     [
         ("opus:Books/v1", "", 0.5, "see the page of the corpus", "| seconds of training | 30 |"),
         ("tatoeba", "mine", 61.26, "mine.", "| minutes of training | 61.3 |"),
     ],
 )
-def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, says, duration):
+def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, license_text, duration):
     row = ["a | b", "ref", "hyp", 41.6]
     record = {
         "files": None,
@@ -282,7 +282,7 @@ def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, says, duration)
     )
     text = card.read_text()
     for line in (
-        f"the corpus `{corpus}`. Licence of the text: {says}",
+        f"the corpus `{corpus}`. Licence of the text: {license_text}",
         duration,
         "from en to fr. Version 3 is",
         "| train | 9,876 |",

@@ -1,4 +1,4 @@
-"""The search that a validation set chooses: what is compared, what is best, what is stored."""
+"""The search settings that a validation set selects: comparison, selection and storage."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ GRID = SearchGrid(None, (4, 1, 2), (*PENALTIES, {"length_normalization": "averag
 
 @pytest.fixture
 def run(tmp_path) -> Run:
-    """A run with ten checkpoints, whose biases are the number of their step; its search has a beam of 2."""
+    """A run with ten checkpoints, whose biases equal their step; its search has a beam of 2."""
     run = Run(tiny.make_run(tmp_path / "run"))
     weights = checkpoints.load(run.checkpoints_path / checkpoints.step_name(1)).weights
     for step in range(1, 11):
@@ -32,21 +32,21 @@ def run(tmp_path) -> Run:
 
 
 @pytest.fixture
-def scripted(monkeypatch):
-    """Translations of which as many are right as `right` says of the mean step of the weights and the settings."""
+def fake_translations(monkeypatch):
+    """Replaces translations: `num_correct` gives the number of correct ones, from the mean step and the settings."""
 
-    def script(right):
-        class Scripted(Translator):
+    def set_quality(num_correct):
+        class FakeTranslator(Translator):
             def translate(self, lines, on_progress=None, scored=True):
                 del on_progress, scored
-                (bias, *_) = [each for each in self.model.trainable_variables if each.path.endswith("bias")]
-                count = right(float(np.mean(bias)), self.config)
+                (bias, *_) = [variable for variable in self.model.trainable_variables if variable.path.endswith("bias")]
+                count = num_correct(float(np.mean(bias)), self.config)
                 lines = [TEXT[1][TEXT[0].index(line)] if n < count else "nein" for n, line in enumerate(lines)]
                 return [_Line(line) for line in lines]
 
-        monkeypatch.setattr(search_choice, "Translator", Scripted)
+        monkeypatch.setattr(search_choice, "Translator", FakeTranslator)
 
-    return script
+    return set_quality
 
 
 @dataclasses.dataclass
@@ -55,23 +55,23 @@ class _Line:
 
 
 def choose(run: Run, grid: SearchGrid = GRID):
-    said: list[search_choice.Trial] = []
-    choice = SearchChoice(run, TEXT, said.append)
+    reported: list[search_choice.Trial] = []
+    choice = SearchChoice(run, TEXT, reported.append)
     best = choice.choose(grid)
-    assert said == choice.trials
+    assert reported == choice.trials
     return best, choice.trials
 
 
-def test_weights_come_first_and_then_the_search_with_the_best_ones(run, scripted):
-    """The average of five, steps 6 to 10, is the best, and then a beam of 4 with the other penalty."""
-    scripted(lambda step, decode: 50 + 10 * (step == 8) + decode.beam_size + 5 * (decode.length_penalty == 1))
+def test_weights_are_selected_first_and_then_the_search_settings(run, fake_translations):
+    """The mean of five checkpoints, steps 6 to 10, is best; then a beam of 4 with a length penalty of 1."""
+    fake_translations(lambda step, decode: 50 + 10 * (step == 8) + decode.beam_size + 5 * (decode.length_penalty == 1))
     before = json.loads(run.config_path.read_text(encoding="utf-8"))
     best, trials = choose(run)
     assert (best.weights, best.decode.beam_size, best.decode.length_penalty) == ("averaged_last5", 4, 1.0)
     weights = [trial.weights for trial in trials]
     assert weights == ["step_00000010", "averaged_last5", "averaged_last10", *["averaged_last5"] * 6]
-    searched = [(d.beam_size, d.length_normalization, d.length_penalty) for d in (trial.decode for trial in trials[3:])]
-    assert searched == [
+    settings = [(d.beam_size, d.length_normalization, d.length_penalty) for d in (trial.decode for trial in trials[3:])]
+    assert settings == [
         *((1, "gnmt", 0.6), (2, "gnmt", 1.0), (2, "average", 0.6)),
         *((4, "gnmt", 0.6), (4, "gnmt", 1.0), (4, "average", 0.6)),
     ]
@@ -86,8 +86,8 @@ def test_weights_come_first_and_then_the_search_with_the_best_ones(run, scripted
     assert all((array == 8).all() for array in biases) and biases
 
 
-def test_of_equals_the_run_keeps_its_own(run, scripted):
-    scripted(lambda step, decode: 50)
+def test_equal_scores_keep_the_settings_of_the_run(run, fake_translations):
+    fake_translations(lambda step, decode: 50)
     config = run.config
     best, trials = choose(run)
     assert best == trials[0] and best.weights == "step_00000010"
@@ -96,7 +96,7 @@ def test_of_equals_the_run_keeps_its_own(run, scripted):
     assert checkpoints.resolve(run.checkpoints_path).name == "step_00000010"
 
 
-def test_what_cannot_be_compared_is_refused(run):
+def test_invalid_grids_are_rejected(run):
     with pytest.raises(InputError, match="has only 10 of 11 checkpoints"):
         choose(run, dataclasses.replace(GRID, averages=(3, 11)))
     with pytest.raises(InputError, match=r"decode\.sampling=true: samples are drawn"):

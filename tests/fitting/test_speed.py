@@ -1,4 +1,4 @@
-"""The speed of a machine is that of its updates, without the first, which traces."""
+"""The measured speed excludes the first update, which traces."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Small models of other projects, made up: vocabularies, tensors, folders; and what they compute."""
+"""Small artificial models of other projects: vocabularies, tensors, directories, and their outputs."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ TEXTS = ["Two dogs in the snow", "Ein Mann steht auf einer Leiter", "A fox 漢 b
 
 @functools.cache
 def sentencepiece_model(language: str, model_type: str) -> bytes:
-    """A SentencePiece model as these projects have it: its own order, its own normalisation."""
+    """Trains a SentencePiece model with the id order and normalisation of these projects."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter((ENGLISH if language == "en" else GERMAN) * 5),
@@ -45,12 +45,12 @@ def sentencepiece_model(language: str, model_type: str) -> bytes:
 
 
 def unigram(language: str) -> bytes:
-    """The model of a language that most of these models have."""
+    """Returns the unigram model of a language, which most of these projects use."""
     return sentencepiece_model(language, "unigram")
 
 
 def pieces(language: str) -> list[str]:
-    """The pieces of such a model, without special symbols."""
+    """Returns the pieces of the unigram model without special symbols."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=unigram(language))
     return [processor.id_to_piece(number) for number in range(3, len(processor))]
 
@@ -65,12 +65,12 @@ TEXTS_TO_COPY = [text for text in dict.fromkeys(_WINDOWS) if 0 < len(tiny.tokeni
 
 @functools.cache
 def trained(**changes) -> PortableModel:
-    """A Transformer that has learned to copy a little, so that its searches end, most of them by themselves."""
+    """Returns a Transformer that has learned to copy short texts, so that most searches end with the end symbol."""
     keras.utils.set_random_seed(1)
     rng, tokenizer = np.random.default_rng(1), tiny.tokenizer()
-    usual = [n for n, entry in enumerate(tokenizer.entries) if n > UNK_ID and not entry.startswith("<0x")]
+    text_ids = [n for n, entry in enumerate(tokenizer.entries) if n > UNK_ID and not entry.startswith("<0x")]
     lengths = rng.integers(1, 12, 4096)
-    tokens = np.where(np.arange(12) < lengths[:, None], rng.choice(usual, (4096, 12)), 0).astype("int32")
+    tokens = np.where(np.arange(12) < lengths[:, None], rng.choice(text_ids, (4096, 12)), 0).astype("int32")
     tokens[np.arange(4096), lengths] = EOS_ID
     sizes = {**tiny.MODEL, "d_model": 64, "d_ff": 128, "num_decoder_layers": 1, "dropout_rate": 0.0, **changes}
     config = TransformerConfig(vocab_size=tokenizer.vocab_size, **{"layer_norm_epsilon": 1e-5, **sizes})
@@ -89,13 +89,13 @@ def trained(**changes) -> PortableModel:
 
 
 def random_weights(config: TransformerConfig) -> dict[str, np.ndarray]:
-    """Weights of a Transformer by name."""
+    """Returns random weights of a Transformer by name."""
     rng = np.random.default_rng(1)
     return {name: random_array(rng, *shape) for name, shape in weight_shapes(config).items()}
 
 
-def translator_of(model: PortableModel, **changes) -> Translator:
-    """What translates with a model, with changes to the settings of its search."""
+def make_translator(model: PortableModel, **changes) -> Translator:
+    """Returns a translator of a model, with changes to its search settings."""
     network = make_model(model.config.model)
     assign_weights(network, dict(model.weights))
     decode = dataclasses.replace(model.config.decode, **changes)
@@ -103,14 +103,16 @@ def translator_of(model: PortableModel, **changes) -> Translator:
 
 
 def logits(model: PortableModel, source: list[int], target: list[int]) -> np.ndarray:
-    """Of our ids, float [target_len, entries]."""
+    """Returns the logits, float [target_len, entries]; ids are those of this project."""
     network: keras.Model = make_model(model.config.model)
     assign_weights(network, dict(model.weights))
     return np.array(network({"source": np.array([source]), "target": np.array([target])}))[0]
 
 
-def assert_named(damage: tuple[Callable[[Path], object], str], folder: Path, read: Callable[[Path], object]) -> None:
-    """Damages the folder of a model, and raises an AssertionError if reading it does not name the damage."""
+def assert_error_names_damage(
+    damage: tuple[Callable[[Path], object], str], folder: Path, read: Callable[[Path], object]
+) -> None:
+    """Damages a model's directory and asserts that reading it raises an error with the message."""
     change, message = damage
     change(folder)
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""A server that answers as Hugging Face's does to its package, with one repository."""
+"""A server with the interface that Hugging Face's package expects, with one repository."""
 
 import contextlib
 import http.server
@@ -11,26 +11,26 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """The server of a folder.
+    """Serves a directory as a repository.
 
     Attributes:
-        repository: its name there.
-        asked: the files that were asked for.
+        repository: its name on the server.
+        requested: the files that clients have requested.
     """
 
     def __init__(self, folder: pathlib.Path, repository: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.folder, self.repository = folder, repository
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def environment(self, cache: pathlib.Path) -> dict[str, str]:
-        """The environment variables with which the package asks this server, and keeps what it gets in a folder."""
+        """Returns the environment variables that make the package use this server and a cache directory."""
         return {"HF_ENDPOINT": f"http://127.0.0.1:{self.server_port}", "HF_HOME": str(cache), "HF_HUB_OFFLINE": "0"}
 
 
 @contextlib.contextmanager
 def serving(folder: pathlib.Path, repository: str = "owner/name") -> Iterator[Hub]:
-    """A server that runs meanwhile."""
+    """Runs a server within the context."""
     with Hub(folder, repository) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -48,16 +48,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path, repository = self.path.partition("?")[0], self.server.repository
         if path.startswith(f"/api/models/{repository}"):
             files = sorted(self.server.folder.iterdir())
-            if "/tree/" in path:  # what newer versions of the package ask for
+            if "/tree/" in path:  # newer versions of the package
                 answer: object = [
-                    {"type": "file", "path": each.name, "size": each.stat().st_size, "oid": each.name} for each in files
+                    {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": file.name} for file in files
                 ]
             else:
-                answer = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": each.name} for each in files]}
+                answer = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": file.name} for file in files]}
             self._answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode())
         elif path.startswith(f"/{repository}/resolve/{COMMIT}/"):
             name = path.rpartition("/")[2]
-            self.server.asked.append(name)
+            self.server.requested.append(name)
             body = (self.server.folder / name).read_bytes()
             self._answer(200, {"ETag": f'"{name}-{len(body)}"', "X-Repo-Commit": COMMIT}, body)
         else:

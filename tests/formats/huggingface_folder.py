@@ -1,4 +1,4 @@
-"""A Marian model of transformers, made up."""
+"""An artificial Marian model in the format of transformers."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ from t2t_keras.formats.files.tensor_files import write_safetensors
 from tests.formats import foreign
 from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
 
-UNNAMED = 2  # pieces of source.spm that vocab.json does not have
+UNNAMED = 2  # pieces of source.spm that vocab.json lacks
 SETTINGS = {
     "model_type": "marian",
     "d_model": D_MODEL,
@@ -25,7 +25,7 @@ SETTINGS = {
 
 
 def names() -> list[str]:
-    """The entries of vocab.json, in their order."""
+    """Returns the entries of vocab.json in their order."""
     pieces = dict.fromkeys([*foreign.pieces("de"), *foreign.pieces("en")[:-UNNAMED]])
     return ["</s>", "<unk>", *pieces, ">>deu<<", "<pad>"]
 
@@ -59,7 +59,7 @@ def make_folder(folder: pathlib.Path, rng: np.random.Generator, **settings) -> d
     return tensors
 
 
-def theirs(ids: list[int]) -> list[int]:
-    """Our ids there; what vocab.json does not have is unknown."""
+def to_their_ids(ids: list[int]) -> list[int]:
+    """Converts this project's ids; pieces that vocab.json lacks become the unknown token."""
     size = len(names())
     return [{0: size - 1, 1: 0, 2: 1}.get(number, number - 1 if number < size else 1) for number in ids]

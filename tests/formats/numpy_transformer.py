@@ -1,4 +1,4 @@
-"""The Transformer in NumPy, on tensors under another project's names: what an imported model must compute."""
+"""The Transformer in NumPy on tensors with another project's names: the reference for imported models."""
 
 import dataclasses
 import math
@@ -16,11 +16,11 @@ class Network:
         linear: (stack, number of the layer, part) --> a matrix [in, out] and a bias or 0. Parts are "self_q", "self_k",
             "self_v", "self_o", the same with "cross_", "inner" and "outer".
         norm: (stack, number of the layer or None, "self", "cross", "feed_forward" or "final") --> scale and offset.
-        source, target: float [entries, d_model], embeddings as they are added to positions.
+        source, target: float [entries, d_model], the scaled embeddings.
         output: float [entries, d_model].
         bias: float [entries].
         positions: the numbers of positions --> float [length, d_model].
-        start: what the decoder begins with in place of an embedding, float [d_model].
+        start: the first input of the decoder in place of an embedding, float [d_model].
     """
 
     linear: Callable
@@ -38,7 +38,7 @@ class Network:
     is_pre_norm: bool = False
 
     def logits(self, source: list[int], target: list[int]) -> np.ndarray:
-        """Of every position of a target, which is shifted right: float [target_len, entries]."""
+        """Returns the logits at each position of a target, which is shifted right: float [target_len, entries]."""
         memory = self._stack("encoder", self.source[source] + self.positions(np.arange(len(source))))
         inputs = np.concatenate([self.start[None], self.target[target[:-1]]])
         hidden = self._stack("decoder", inputs + self.positions(np.arange(len(target))), memory)
@@ -98,13 +98,13 @@ def swish(x: np.ndarray) -> np.ndarray:
 
 
 def sines_then_cosines(positions: np.ndarray, d_model: int, steps: float) -> np.ndarray:
-    """Sinusoids of frequencies 10000^-(i / steps), float [length, d_model]."""
+    """Returns sinusoids of the frequencies 10000^-(i / steps), float [length, d_model]."""
     angles = positions[:, None] / 10000 ** (np.arange(d_model // 2) / steps)
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
 
 
-def torch_names(tensors: dict[str, np.ndarray], prefix: str = "") -> dict[str, Any]:
-    """`linear` and `norm` of tensors under the names that fairseq gave them, and transformers after it."""
+def parts_by_torch_names(tensors: dict[str, np.ndarray], prefix: str = "") -> dict[str, Any]:
+    """Returns `linear` and `norm` for tensors with the names of fairseq and transformers."""
     parts = {"inner": "fc1", "outer": "fc2"}
     for kind, name in (("self", "self_attn"), ("cross", "encoder_attn")):
         parts |= {f"{kind}_{part}": f"{name}.{part}_proj" for part in "qkv"} | {f"{kind}_o": f"{name}.out_proj"}

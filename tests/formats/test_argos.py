@@ -1,4 +1,4 @@
-"""Packages for Argos Translate: their files are those that it describes, and it translates with them as we do."""
+"""Packages for Argos Translate: their files, and their translation."""
 
 import dataclasses
 import json
@@ -45,13 +45,13 @@ def test_the_files_of_a_package(model, tmp_path):
         "to_code": "pt_BR",
         "to_name": "Portuguese (br)",
     }
-    # The vocabulary and the model fit each other.
+    # The vocabulary must match the model.
     pieces = sentencepiece.SentencePieceProcessor(str(root / "sentencepiece.model"))
     (result,) = ctranslate2.Translator(str(root / "model")).translate_batch(pieces.encode(["A dog."], out_type=str))
     assert all(piece in model.tokenizer.entries for piece in result.hypotheses[0])
 
 
-def test_what_a_package_lacks(model, tmp_path):
+def test_unsupported_features_are_noted(model, tmp_path):
     pytest.importorskip("ctranslate2")
     config = Config(model.sizes, DataConfig(truecase=True, task="classification"))
     task, capital = argos.write(dataclasses.replace(model, config=config), tmp_path)

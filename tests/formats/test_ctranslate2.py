@@ -1,4 +1,4 @@
-"""Models for CTranslate2: a plain reading of them is our network, and so is CTranslate2's where it is installed."""
+"""Models for CTranslate2: compared with a NumPy reference, and with CTranslate2 where it is installed."""
 
 import pathlib
 import re
@@ -21,8 +21,8 @@ SIZES = {"vocab_size": 11, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_
 SOURCE, TARGET = [5, 3, 9, 1], [7, 2, 4, 1]
 
 
-def converted(config):
-    """Our model with random weights, and these as CTranslate2 has them."""
+def random_model(config):
+    """Returns a model with random weights, and its variables in CTranslate2's format."""
     model, rng = Transformer(config), np.random.default_rng(1)
     model.build()
     for variable in model.trainable_variables:
@@ -34,7 +34,7 @@ def converted(config):
 
 
 class Reader:
-    """The network as CTranslate2 reads its variables."""
+    """A NumPy reference that reads CTranslate2's variables."""
 
     def __init__(self, arrays, config):
         self.arrays, self.config, self.read = arrays, config, set()
@@ -76,11 +76,17 @@ class Reader:
     def stack(self, name, embeddings, ids, memory=None):
         x = self.get(f"{name}/{embeddings}/weight")[ids] * np.sqrt(self.config.d_model)
         if memory is not None:
-            x[0] = 0.0  # "start_from_zero_embedding"
+            x[0] = 0.0  # the option "start_from_zero_embedding"
         x = x + self.get(f"{name}/position_encodings/encodings")[: len(ids)]
         for i in range(getattr(self.config, f"num_{name}_layers")):
-            own, cross, inner = (f"{name}/layer_{i}/{part}" for part in ("self_attention", "attention", "ffn"))
-            x = self.residual(x, own, lambda x, own=own: self.attention(x, own, causal=memory is not None))
+            self_attention, cross, inner = (
+                f"{name}/layer_{i}/{part}" for part in ("self_attention", "attention", "ffn")
+            )
+            x = self.residual(
+                x,
+                self_attention,
+                lambda x, self_attention=self_attention: self.attention(x, self_attention, causal=memory is not None),
+            )
             if memory is not None:
                 x = self.residual(x, cross, lambda x, cross=cross: self.attention(x, cross, memory))
             x = self.residual(x, inner, lambda x, inner=inner: self.feed_forward(x, inner))
@@ -96,18 +102,18 @@ class Reader:
         {"activation": "swish", "use_output_bias": True},
         {"position_encoding": "learned", "max_positions": 6},
     ],
-    ids=["post-norm", "pre-norm", "apart", "swish", "learned"],
+    ids=["post-norm", "pre-norm", "untied", "swish", "learned"],
 )
-def test_what_is_written_is_our_network(changes):
+def test_written_variables_compute_the_same_network(changes):
     config = TransformerConfig(**SIZES, **changes)
-    model, arrays = converted(config)
+    model, arrays = random_model(config)
     reader = Reader(arrays, config)
     memory = reader.stack("encoder", "embeddings_0", SOURCE)
     states = reader.stack("decoder", "embeddings", [0, *TARGET[:-1]], memory)
     logits = reader.linear(states, "decoder/projection")
     expected = model({"source": np.array([SOURCE]), "target": np.array([TARGET])}, training=False)[0]
     np.testing.assert_allclose(logits[:, 1:], expected[:, 1:], rtol=1e-4, atol=1e-4)
-    assert np.all(logits[:, 0] < -5e4)  # its search must not write padding either
+    assert np.all(logits[:, 0] < -5e4)  # CTranslate2 must not predict padding either.
     assert reader.read == set(arrays)
 
 
@@ -120,30 +126,30 @@ def test_what_is_written_is_our_network(changes):
         pytest.param({"norm_position": "pre", "activation": "swish"}, id="pre", marks=pytest.mark.slow),
     ],
 )
-def test_ctranslate2_itself_translates_as_we_do(tmp_path, changes, numbers):
+def test_ctranslate2_translates_like_the_translator(tmp_path, changes, numbers):
     ctranslate2 = pytest.importorskip("ctranslate2")
     model, texts = foreign.trained(**changes), foreign.TEXTS_TO_COPY
     assert converter.write(model, tmp_path, numbers) == ()
     theirs = ctranslate2.Translator(str(tmp_path), device="cpu", compute_type=numbers, intra_threads=1)
-    ours = foreign.translator_of(model)
+    ours = foreign.make_translator(model)
     pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in texts]
     results = theirs.translate_batch(pieces, beam_size=4, length_penalty=0, min_decoding_length=0)
     ids = {piece: number for number, piece in enumerate(model.tokenizer.entries)}
     actual = [model.tokenizer.decode([ids[piece] for piece in result.hypotheses[0]]) for result in results]
     expected = [translation.text for translation in ours.translate(texts)]
-    # A translation here has no two blanks in a row, and none at its end.
-    same = sum(" ".join(a.split()) == b for a, b in zip(actual, expected, strict=True))
-    assert same == len(texts) if numbers == "float32" else same > 0.7 * len(texts)
+    # Translations of this project contain no double blanks and no final blank.
+    num_equal = sum(" ".join(a.split()) == b for a, b in zip(actual, expected, strict=True))
+    assert num_equal == len(texts) if numbers == "float32" else num_equal > 0.7 * len(texts)
     assert len(set(expected)) > 40
     scores = [sum(score.log_probs) for score in theirs.score_batch(pieces, pieces)]
     log_probs = [score.log_prob for score in ours.score(texts, texts)]
     if numbers == "float32":
         np.testing.assert_allclose(scores, log_probs, rtol=1e-2)
-    else:  # rounding moves one score by more than another; on processors without VNNI, sums of products saturate too
+    else:  # Rounding shifts scores by different amounts; without VNNI, sums of products also saturate.
         assert np.abs(np.subtract(scores, log_probs)).mean() < 0.5 * np.abs(log_probs).mean()
 
 
-def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
+def test_ctranslate2_repeats_the_last_learned_position(tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")
     sizes = {**tiny.MODEL, "vocab_size": tiny.tokenizer().vocab_size, "position_encoding": "learned"}
     config = TransformerConfig(**sizes, max_positions=4, layer_norm_epsilon=1e-5)
@@ -152,12 +158,12 @@ def test_positions_beyond_a_learned_table_are_its_last_one_there_too(tmp_path):
     pieces = [model.tokenizer.pieces(model.tokenizer.encode(text)) for text in tiny.SENTENCES]
     assert min(map(len, pieces)) > 4
     actual = ctranslate2.Translator(str(tmp_path), compute_type="float32").score_batch(pieces, pieces)
-    expected = foreign.translator_of(model).score(tiny.SENTENCES, tiny.SENTENCES)
-    np.testing.assert_allclose([sum(each.log_probs) for each in actual], [s.log_prob for s in expected], rtol=1e-3)
+    expected = foreign.make_translator(model).score(tiny.SENTENCES, tiny.SENTENCES)
+    np.testing.assert_allclose([sum(result.log_probs) for result in actual], [s.log_prob for s in expected], rtol=1e-3)
 
 
 @pytest.mark.integration
-def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
+def test_the_documented_example_translates(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ctranslate2")
     (tmp_path / "multi30k_ct2").mkdir()
     converter.write(foreign.trained(), tmp_path / "multi30k_ct2")
@@ -176,7 +182,7 @@ def test_the_documented_lines_translate(tmp_path, monkeypatch, capsys):
         ({"attention_score": "additive", "num_experts": 2}, "num_experts=2, model.attention_score=additive"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
+def test_unsupported_models_are_rejected(tmp_path, changes, message):
     config = Config(TransformerConfig(**{**SIZES, "experts_per_token": 1, **changes}))
     with pytest.raises(InputError, match=message):
         converter.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path)

@@ -1,4 +1,4 @@
-"""Models of other projects, exported: the graph that TensorFlow Serving runs translates as Python does."""
+"""Exports of converted models: the graph translates like Python."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ MODELS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_the_graph_translates_as_python_does(tmp_path, name):
+def test_the_graph_translates_like_python(tmp_path, name):
     make_folder, read, libraries = MODELS[name]
     make_folder(tmp_path / "model", np.random.default_rng(1))
     model = read(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""Models that fairseq trained: made up, and compared with NumPy."""
+"""Models of fairseq: artificial ones, compared with a NumPy reference."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.formats import fairseq
 from tests.formats import foreign, torch_writer
 from tests.formats.foreign import D_FF, D_MODEL, HEADS, LAYERS
-from tests.formats.numpy_transformer import Network, relu, sines_then_cosines, torch_names
+from tests.formats.numpy_transformer import Network, parts_by_torch_names, relu, sines_then_cosines
 
 SETTINGS = {
     "arch": "transformer",
@@ -27,13 +27,15 @@ WORDS = {
 TEXT, TRANSLATION = "Two dogs in the s@@ now fall", "Ein Mann steht in Lei@@ ter"
 
 
-def rows(count: int) -> int:
+def padded_rows(count: int) -> int:
     return -(-count // 8) * 8
 
 
-def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, is_old=False, decoder_width=D_FF):
-    """Writes a model; returns its tensors of today's names and what it computes."""
-    words = {language: WORDS["en"] + WORDS["de"] if joined else WORDS[language] for language in WORDS}
+def make_folder(
+    folder, rng, is_pre_norm=False, has_joint_vocabulary=True, with_model=False, is_old=False, decoder_width=D_FF
+):
+    """Writes a model; returns its tensors by their current names, and the network."""
+    words = {language: WORDS["en"] + WORDS["de"] if has_joint_vocabulary else WORDS[language] for language in WORDS}
     if with_model:
         words = {language: [*foreign.pieces("en")] for language in WORDS}
     folder.mkdir(exist_ok=True)
@@ -44,9 +46,9 @@ def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, i
         (folder / "sentencepiece.bpe.model").write_bytes(foreign.unigram("en"))
     tensors = {}
     for stack, language in (("encoder", "en"), ("decoder", "de")):
-        table = foreign.random_array(rng, rows(4 + len(words[language])), D_MODEL)
+        table = foreign.random_array(rng, padded_rows(4 + len(words[language])), D_MODEL)
         table[1] = 0
-        if joined and tensors:
+        if has_joint_vocabulary and tensors:
             table = tensors["encoder.embed_tokens.weight"]
         tensors[f"{stack}.embed_tokens.weight"] = table
         attentions = ["self_attn", "encoder_attn"] if stack == "decoder" else ["self_attn"]
@@ -67,19 +69,22 @@ def make_folder(folder, rng, is_pre_norm=False, joined=True, with_model=False, i
     tensors[output] = tensors["decoder.embed_tokens.weight"]
     settings = {**SETTINGS, **{f"{stack}_normalize_before": is_pre_norm for stack in ("encoder", "decoder")}}
     settings["decoder_ffn_embed_dim"] = decoder_width
-    more = {"encoder.version": np.ones(1, np.float32), "decoder.embed_positions._float_tensor": np.ones(1, np.float32)}
-    stored = {"model": (of_2018(tensors) if is_old else tensors) | more}
+    other_tensors = {
+        "encoder.version": np.ones(1, np.float32),
+        "decoder.embed_positions._float_tensor": np.ones(1, np.float32),
+    }
+    stored = {"model": (rename_to_2018(tensors) if is_old else tensors) | other_tensors}
     if is_old:
         stored["args"] = settings
     else:
         languages = {name: settings.pop(name) for name in ("source_lang", "target_lang")}
         stored |= {"args": None, "cfg": {"task": languages, "model": settings}}
     torch_writer.save(stored, folder / "model.pt", is_old)
-    return tensors, network_of(tensors, is_pre_norm)
+    return tensors, make_network(tensors, is_pre_norm)
 
 
-def of_2018(tensors):
-    """The names of that time: one tensor of queries, keys and values, and numbered normalisations."""
+def rename_to_2018(tensors):
+    """Returns the tensors with the names of 2018: joint query, key and value tensors, numbered normalisations."""
     old = {}
     for name, array in tensors.items():
         if "q_proj" in name:
@@ -93,11 +98,11 @@ def of_2018(tensors):
     return old
 
 
-def network_of(tensors, is_pre_norm) -> Network:
-    """What fairseq computes."""
+def make_network(tensors, is_pre_norm) -> Network:
+    """Returns the network that fairseq computes."""
     source, target = (tensors[f"{stack}.embed_tokens.weight"] * D_MODEL**0.5 for stack in ("encoder", "decoder"))
     return Network(
-        **torch_names(tensors),
+        **parts_by_torch_names(tensors),
         source=source,
         target=target,
         output=tensors["decoder.embed_tokens.weight"],
@@ -112,29 +117,37 @@ def network_of(tensors, is_pre_norm) -> Network:
     )
 
 
-def theirs(ids: list[int]) -> list[int]:
-    """Our ids there: <s> <pad> </s> <unk>, and then the words; here <pad> </s> <unk> <s>."""
+def to_their_ids(ids: list[int]) -> list[int]:
+    """Converts ids: fairseq has <s> <pad> </s> <unk> before the words, this project <pad> </s> <unk> <s>."""
     return [{0: 1, 1: 2, 2: 3, 3: 0}.get(number, number) for number in ids]
 
 
 @pytest.mark.quick("post_norm", "narrower_decoder")
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"is_pre_norm": True, "joined": False}, {"is_old": True}, {"with_model": True}, {"decoder_width": 5}],
+    [
+        {},
+        {"is_pre_norm": True, "has_joint_vocabulary": False},
+        {"is_old": True},
+        {"with_model": True},
+        {"decoder_width": 5},
+    ],
     ids=["post_norm", "pre_norm_two_vocabularies", "of_2018", "sentencepiece", "narrower_decoder"],
 )
-def test_logits_are_those_of_the_formulas(tmp_path, choices):
+def test_logits_equal_the_reference(tmp_path, choices):
     _, network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
     model = fairseq.read(tmp_path / "model")
     source, target = [*model.tokenizer.source.encode(TEXT), 1], [*model.tokenizer.encode(TRANSLATION), 1]
     actual = foreign.logits(model, source, target)
-    columns = theirs(range(actual.shape[1]))
-    np.testing.assert_allclose(actual, network.logits(theirs(source), theirs(target))[:, columns], atol=2e-5)
+    columns = to_their_ids(range(actual.shape[1]))
+    np.testing.assert_allclose(
+        actual, network.logits(to_their_ids(source), to_their_ids(target))[:, columns], atol=2e-5
+    )
     data = model.config.data
     assert (data.source_language, data.target_language, model.config.model.dropout_rate) == ("en", "de", 0.2)
-    decode = model.config.decode  # `fairseq-generate` has 1, and 200 without the end symbol
+    decode = model.config.decode  # as in `fairseq-generate`: 1, and 200 without the end symbol
     assert (decode.min_length, decode.max_length_factor, decode.max_length_offset) == (1, 0, 201)
-    assert model.tokenizer.has_one_id_space == choices.get("joined", True)
+    assert model.tokenizer.has_one_id_space == choices.get("has_joint_vocabulary", True)
     if "with_model" not in choices:
         assert "tokens separated by blanks" in model.notes[0]
         assert source[-3:] == [*model.tokenizer.source.encode("now"), 2, 1]
@@ -165,9 +178,9 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_bad_input_is_named(tmp_path, damage):
+def test_damaged_models_are_reported(tmp_path, damage):
     make_folder(tmp_path, np.random.default_rng(1))
-    foreign.assert_named(DAMAGES[damage], tmp_path, fairseq.read)
+    foreign.assert_error_names_damage(DAMAGES[damage], tmp_path, fairseq.read)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +198,7 @@ def test_bad_input_is_named(tmp_path, damage):
         ({"encoder_normalize_before": True, "decoder_normalize_before": True}, "no tensor encoder.layer_norm.weight"),
     ],
 )
-def test_other_networks_are_refused(tmp_path, settings, message):
+def test_unsupported_networks_are_rejected(tmp_path, settings, message):
     tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
     torch_writer.save({"model": tensors, "args": {**SETTINGS, **settings}}, tmp_path / "model.pt")
     with pytest.raises(InputError, match=message):

@@ -1,4 +1,4 @@
-"""Marian models of transformers: made up and compared with NumPy, and, where it is installed, with transformers."""
+"""Marian models of transformers: artificial ones, compared with a NumPy reference."""
 
 import json
 import re
@@ -18,16 +18,16 @@ from t2t_keras.models.weights import weight_names
 from t2t_keras.text.tokenizer import Tokenizer, trained_tokenizer
 from tests.formats import foreign, torch_writer
 from tests.formats.foreign import D_MODEL, HEADS, LAYERS
-from tests.formats.huggingface_folder import SETTINGS, make_folder, names, theirs
-from tests.formats.numpy_transformer import Network, sines_then_cosines, swish, torch_names
+from tests.formats.huggingface_folder import SETTINGS, make_folder, names, to_their_ids
+from tests.formats.numpy_transformer import Network, parts_by_torch_names, sines_then_cosines, swish
 from tests.inference import tiny
 
 
-def network_of(tensors, scale=D_MODEL**0.5) -> Network:
-    """What transformers computes."""
+def make_network(tensors, scale=D_MODEL**0.5) -> Network:
+    """Returns the network that transformers computes."""
     shared = tensors["model.shared.weight"].astype(np.float64)
     return Network(
-        **torch_names(tensors, "model."),
+        **parts_by_torch_names(tensors, "model."),
         source=shared * scale,
         target=shared * scale,
         output=shared,
@@ -48,43 +48,43 @@ def folder(tmp_path):
 
 @pytest.mark.quick("trained on")
 @pytest.mark.parametrize("padding", [0.0, 0.3], ids=["untouched", "trained on"])
-def test_logits_are_those_of_the_formulas(folder, padding):
+def test_logits_equal_the_reference(folder, padding):
     tensors = make_folder(folder, np.random.default_rng(1))
-    tensors["model.shared.weight"][-1] = padding * np.arange(D_MODEL)  # the decoder begins with it
+    tensors["model.shared.weight"][-1] = padding * np.arange(D_MODEL)  # the first input of the decoder
     write_safetensors(folder / "model.safetensors", tensors)
     model = huggingface.read(folder)
-    network, size = network_of(tensors), len(names())
-    order = [*range(1, size), 0]  # our id of each of theirs
+    network, size = make_network(tensors), len(names())
+    order = [*range(1, size), 0]  # their ids in the order of ours
     for text in foreign.TEXTS:
         source = [*model.tokenizer.source.encode(text), 1]
         target = [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
         actual = foreign.logits(model, source, target)
-        expected = network.logits(theirs(source), theirs(target))
+        expected = network.logits(to_their_ids(source), to_their_ids(target))
         np.testing.assert_allclose(actual[:, order], expected, atol=2e-5)
         assert np.all(actual[:, size:] < -9e3)
 
 
-def test_texts_are_cut_as_they_are_there(folder):
+def test_texts_are_split_into_the_same_pieces(folder):
     make_folder(folder, np.random.default_rng(1))
     tokenizer = huggingface.read(folder).tokenizer
     ids = {name: number for number, name in enumerate(names())}
     for side, language, texts in ((tokenizer.source, "en", foreign.ENGLISH), (tokenizer, "de", foreign.GERMAN)):
         processor = sentencepiece.SentencePieceProcessor(model_proto=foreign.unigram(language))
-        # "E" and "c" are letters of the other language alone: they have an id, but no piece of this model.
+        # "E" and "c" only occur in the other language: they have an id, but this model has no such piece.
         for text in (*texts, "a 漢 b", "  two   words ", "E", "c", "\u00bd e", ""):
             expected = [ids.get(piece, 1) for piece in processor.encode(text, out_type=str)]
-            assert theirs(side.encode(text)) == expected
+            assert to_their_ids(side.encode(text)) == expected
     text = foreign.TEXTS[0]
-    assert theirs(tokenizer.source.encode(f">>deu<< {text}")) == [
+    assert to_their_ids(tokenizer.source.encode(f">>deu<< {text}")) == [
         ids[">>deu<<"],
-        *theirs(tokenizer.source.encode(text)),
+        *to_their_ids(tokenizer.source.encode(text)),
     ]
     assert tokenizer.has_one_id_space and tokenizer.sizes["source_vocab_size"] is None
     for text in tiny.SENTENCES[3:]:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_settings_come_along(folder):
+def test_settings_are_converted(folder):
     make_folder(folder, np.random.default_rng(1), dropout=0.2)
     config = huggingface.read(folder).config
     assert (config.decode.beam_size, config.decode.length_normalization) == (6, "average")
@@ -98,27 +98,27 @@ def test_settings_come_along(folder):
     )
 
 
-def test_what_is_written_is_what_was_read(folder, tmp_path):
+def test_a_model_is_written_as_it_was_read(folder, tmp_path):
     tensors = make_folder(folder, np.random.default_rng(1))
     model = huggingface.read(folder)
-    written = tmp_path / "written"
-    written.mkdir()
-    assert huggingface.write(model, written) == ()
-    again = read_safetensors(written / "model.safetensors")
-    assert again.keys() == tensors.keys()
-    rows = [*range(len(names()) - 1), -1]  # pieces without an id got one
+    folder_written = tmp_path / "written"
+    folder_written.mkdir()
+    assert huggingface.write(model, folder_written) == ()
+    tensors_written = read_safetensors(folder_written / "model.safetensors")
+    assert tensors_written.keys() == tensors.keys()
+    rows = [*range(len(names()) - 1), -1]  # The writer gave ids to pieces without one.
     for name, array in tensors.items():
-        actual = again[name]
+        actual = tensors_written[name]
         if name == "model.shared.weight":
             actual = actual[rows]
         elif name == "final_logits_bias":
             actual = actual[:, rows]
         np.testing.assert_array_equal(actual, array)
-    back = huggingface.read(written)
-    assert back.tokenizer.serialized == model.tokenizer.serialized
-    assert back.tokenizer.source.serialized == model.tokenizer.source.serialized
-    assert back.config == model.config
-    assert all(np.array_equal(back.weights[name], array) for name, array in model.weights.items())
+    model_read = huggingface.read(folder_written)
+    assert model_read.tokenizer.serialized == model.tokenizer.serialized
+    assert model_read.tokenizer.source.serialized == model.tokenizer.source.serialized
+    assert model_read.config == model.config
+    assert all(np.array_equal(model_read.weights[name], array) for name, array in model.weights.items())
 
 
 SHAPES = {
@@ -132,7 +132,7 @@ SHAPES = {
 
 @pytest.mark.quick("two_vocabularies")
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape):
+def test_a_written_model_computes_the_same_when_it_is_read(tmp_path, shape):
     tokenizer = tiny.tokenizer()
     smaller = trained_tokenizer(tiny.SENTENCES[:3] * 2, 300)
     if shape == "two_vocabularies":
@@ -153,20 +153,25 @@ def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape)
     model = PortableModel(Config(network.config, data, decode=decode), weights, tokenizer)
     notes = huggingface.write(model, tmp_path)
     assert len(notes) == (network.config.layer_norm_epsilon != 1e-5)
-    back = huggingface.read(tmp_path)
-    assert (back.config.decode, back.notes) == (model.config.decode, ())
-    assert (back.config.data.source_language, back.config.data.target_language) == ("fr", "cs")
-    assert back.config.model.tie_embeddings == network.config.tie_embeddings
+    model_read = huggingface.read(tmp_path)
+    assert (model_read.config.decode, model_read.notes) == (model.config.decode, ())
+    assert (model_read.config.data.source_language, model_read.config.data.target_language) == ("fr", "cs")
+    assert model_read.config.model.tie_embeddings == network.config.tie_embeddings
     for text in tiny.SENTENCES:
         source, target = [*tokenizer.source.encode(text), 1], [*tokenizer.encode(text), 1]
-        assert [*back.tokenizer.source.encode(text), 1] == source and [*back.tokenizer.encode(text), 1] == target
-        expected, actual = foreign.logits(model, source, target), foreign.logits(back, source, target)
+        assert [*model_read.tokenizer.source.encode(text), 1] == source and [
+            *model_read.tokenizer.encode(text),
+            1,
+        ] == target
+        expected, actual = foreign.logits(model, source, target), foreign.logits(model_read, source, target)
         count = expected.shape[1]
         np.testing.assert_allclose(actual[:, 1:count], expected[:, 1:], atol=1e-3)
-        assert np.all(actual[:, 0] < -9e3)  # padding, which no search here may write either
-        assert np.all(actual[:, count:] < -9e3)  # rows that only fill up the smaller matrix
-    written = read_safetensors(tmp_path / "model.safetensors")
-    assert len({len(array) for name, array in written.items() if "embed_tokens" in name or "shared" in name}) == 1
+        assert np.all(actual[:, 0] < -9e3)  # No search can produce padding.
+        assert np.all(actual[:, count:] < -9e3)  # These rows only pad the smaller matrix.
+    tensors_written = read_safetensors(tmp_path / "model.safetensors")
+    assert (
+        len({len(array) for name, array in tensors_written.items() if "embed_tokens" in name or "shared" in name}) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,7 @@ def test_a_model_of_ours_computes_the_same_when_it_is_read_back(tmp_path, shape)
         ({"attention_window": 2}, "does not support model.attention_window=2"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, changes, message):
+def test_unsupported_models_are_rejected(tmp_path, changes, message):
     config = Config(TransformerConfig(vocab_size=350, **{**tiny.MODEL, **changes}))
     with pytest.raises(InputError, match=message):
         huggingface.write(PortableModel(config, {}, tiny.tokenizer()), tmp_path)
@@ -241,13 +246,13 @@ def change_tensors(folder, name, array):
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_bad_input_is_named(folder, damage):
+def test_damaged_models_are_reported(folder, damage):
     make_folder(folder, np.random.default_rng(1))
-    foreign.assert_named(DAMAGES[damage], folder, huggingface.read)
+    foreign.assert_error_names_damage(DAMAGES[damage], folder, huggingface.read)
 
 
 PAD = 99
-LOST = {
+NOT_CONVERTED = {
     "repetition_penalty": 1.2,
     "encoder_repetition_penalty": 1.1,
     "bad_words_ids": [[5, 6]],
@@ -274,33 +279,33 @@ LOST = {
 
 
 def read_notes(folder, **generation):
-    """The search settings and the notes of a model with generation_config.json."""
+    """Returns the search settings and the notes of a model with this generation_config.json."""
     folder.mkdir(exist_ok=True)
     (folder / "generation_config.json").write_text(json.dumps(generation))
     return read_search(folder, {**SETTINGS, "pad_token_id": PAD, "decoder_start_token_id": PAD})
 
 
-@pytest.mark.parametrize("name", LOST)
-def test_a_search_setting_that_is_not_converted_is_named(folder, name):
-    _, notes = read_notes(folder, **{name: LOST[name]})
-    assert notes == (f"generation_config.json says {name}={LOST[name]}, which is not converted",)
+@pytest.mark.parametrize("name", NOT_CONVERTED)
+def test_a_setting_that_is_not_converted_is_noted(folder, name):
+    _, notes = read_notes(folder, **{name: NOT_CONVERTED[name]})
+    assert notes == (f"generation_config.json says {name}={NOT_CONVERTED[name]}, which is not converted",)
 
 
-def test_search_settings_that_are_usual_or_converted_need_no_note(folder):
-    usual = {"bad_words_ids": [[PAD]], "forced_eos_token_id": 0, "eos_token_id": 0, "bos_token_id": 0}
-    usual |= {"pad_token_id": PAD, "decoder_start_token_id": PAD, "repetition_penalty": 1.0, "max_length": 512}
-    usual |= {"temperature": 1.5, "top_k": 50, "use_cache": True, "early_stopping": "never", "max_new_tokens": None}
+def test_default_and_converted_settings_need_no_note(folder):
+    defaults = {"bad_words_ids": [[PAD]], "forced_eos_token_id": 0, "eos_token_id": 0, "bos_token_id": 0}
+    defaults |= {"pad_token_id": PAD, "decoder_start_token_id": PAD, "repetition_penalty": 1.0, "max_length": 512}
+    defaults |= {"temperature": 1.5, "top_k": 50, "use_cache": True, "early_stopping": "never", "max_new_tokens": None}
     converted = {"num_beams": 3, "no_repeat_ngram_size": 2, "min_length": 4, "length_penalty": 0.0}
     decode = DecodeConfig(
         beam_size=3, no_repeat_ngram_size=2, min_length=3, length_normalization="none", ends_within_beam=True
     )
-    assert read_notes(folder, **usual, **converted, transformers_version="5.1") == (decode, ())
+    assert read_notes(folder, **defaults, **converted, transformers_version="5.1") == (decode, ())
     for settings, limit in (({"max_length": 20}, 19), ({"max_length": 20, "max_new_tokens": 30}, 30)):
         decode, notes = read_notes(folder, **settings)
         assert (decode.max_length_factor, decode.max_length_offset, notes) == (0, limit, ())
 
 
-def in_shards(folder, suffix, count=3, with_index=True):
+def split_into_shards(folder, suffix, count=3, with_index=True):
     """Divides the weights among files; returns the tensors."""
     tensors = read_safetensors(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -321,13 +326,13 @@ def in_shards(folder, suffix, count=3, with_index=True):
 
 @pytest.mark.parametrize("suffix", ["safetensors", "bin"])
 @pytest.mark.parametrize("with_index", [True, False])
-def test_weights_in_shards_are_those_of_one_file(folder, suffix, with_index):
+def test_sharded_weights_equal_those_of_one_file(folder, suffix, with_index):
     make_folder(folder, np.random.default_rng(1))
-    whole = huggingface.read(folder)
-    in_shards(folder, suffix, with_index=with_index)
+    expected = huggingface.read(folder)
+    split_into_shards(folder, suffix, with_index=with_index)
     model = huggingface.read(folder)
-    assert model.weights.keys() == whole.weights.keys()
-    for name, array in whole.weights.items():
+    assert model.weights.keys() == expected.weights.keys()
+    for name, array in expected.weights.items():
         np.testing.assert_array_equal(model.weights[name], array)
     stem = "model" if suffix == "safetensors" else "pytorch_model"
     (folder / f"{stem}-00002-of-00003.{suffix}").unlink()

@@ -1,4 +1,4 @@
-"""Models that Marian trained: made up, and compared with NumPy."""
+"""Models of Marian: artificial ones, compared with a NumPy reference."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ SIZE = len(NAMES)
 
 
 def make_folder(folder, rng, untied=False, positions=False, **settings):
-    """Writes a model; returns its tensors and what it computes."""
+    """Writes a model; returns its tensors and the network."""
     settings = {**SETTINGS, **settings}
     tensors = {"decoder_ff_logit_out_b": foreign.random_array(rng, 1, SIZE)}
     for name in ("encoder_Wemb", "decoder_Wemb") if untied else ("Wemb",):
@@ -63,11 +63,11 @@ def make_folder(folder, rng, untied=False, positions=False, **settings):
     (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
     (folder / "source.spm").write_bytes(foreign.unigram("en"))
     (folder / "target.spm").write_bytes(foreign.unigram("de"))
-    return tensors, network_of(tensors, settings)
+    return tensors, make_network(tensors, settings)
 
 
 def quoted(name: str) -> str:
-    """As yaml-cpp writes keys: in quotes where they would be read as something else."""
+    """Quotes a key as yaml-cpp does, if it could be read as another type."""
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"' if not name.strip("▁").isalpha() else name
 
 
@@ -75,8 +75,8 @@ def gelu(x):
     return x / (1 + np.exp(-1.702 * x))
 
 
-def network_of(tensors, settings) -> Network:
-    """What Marian computes."""
+def make_network(tensors, settings) -> Network:
+    """Returns the network that Marian computes."""
     is_pre_norm = settings["transformer-preprocess"] == "n"
 
     def linear(stack, number, part):
@@ -89,8 +89,8 @@ def network_of(tensors, settings) -> Network:
         if kind == "final":
             return [tensors[f"{stack}_top_ln_{part}"][0] for part in ("scale", "bias")]
         name = {"self": "self_Wo", "cross": "context_Wo", "feed_forward": "ffn_ffn"}[kind]
-        end = "_pre" if is_pre_norm else ""
-        return [tensors[f"{stack}_l{number + 1}_{name}_ln_{part}{end}"][0] for part in ("scale", "bias")]
+        suffix = "_pre" if is_pre_norm else ""
+        return [tensors[f"{stack}_l{number + 1}_{name}_ln_{part}{suffix}"][0] for part in ("scale", "bias")]
 
     shared = tensors.get("Wemb")
     source, target = (tensors.get(f"{stack}_Wemb", shared) for stack in ("encoder", "decoder"))
@@ -118,8 +118,8 @@ def network_of(tensors, settings) -> Network:
     )
 
 
-def theirs(ids: list[int]) -> list[int]:
-    """Our ids there: they have no padding."""
+def to_their_ids(ids: list[int]) -> list[int]:
+    """Converts ids; Marian has no padding."""
     return [number - 1 for number in ids]
 
 
@@ -133,18 +133,18 @@ def theirs(ids: list[int]) -> list[int]:
     ],
     ids=["post_norm", "pre_norm_untied", "learned_positions"],
 )
-def test_logits_are_those_of_the_formulas(tmp_path, choices):
+def test_logits_equal_the_reference(tmp_path, choices):
     _, network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
     model = marian.read(tmp_path / "model")
     for text in foreign.TEXTS:
         source, target = [*model.tokenizer.source.encode(text), 1], [*model.tokenizer.encode(foreign.TEXTS[1]), 1]
         actual = foreign.logits(model, source, target)
-        expected = network.logits(theirs(source), theirs(target))
+        expected = network.logits(to_their_ids(source), to_their_ids(target))
         np.testing.assert_allclose(np.delete(actual, UNK_ID, 1)[:, 1:], np.delete(expected, UNK_ID - 1, 1), atol=5e-5)
-        assert np.all(actual[:, [0, UNK_ID]] < -9e3)  # Marian has no padding to predict, and never writes <unk>
+        assert np.all(actual[:, [0, UNK_ID]] < -9e3)  # Marian predicts no padding, and never <unk>.
 
 
-def test_settings_of_the_search_come_along(tmp_path):
+def test_search_settings_are_converted(tmp_path):
     make_folder(tmp_path, np.random.default_rng(1))
     (tmp_path / "vocab.yml").rename(tmp_path / "opus.vocab.yml")
     (tmp_path / "other.vocab.yml").write_text("nothing")
@@ -166,7 +166,7 @@ def test_settings_of_the_search_come_along(tmp_path):
         ('a: 0\n"\\UFFFFFFFF": 1', "line 2: .* names a character that does not exist"),
     ],
 )
-def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
+def test_a_damaged_vocabulary_is_rejected(tmp_path, text, message):
     (tmp_path / "vocab.yml").write_text(text)
     with pytest.raises(InputError, match=f"vocab.yml.*{message}"):
         marian.read_vocabulary(tmp_path / "vocab.yml")
@@ -188,7 +188,7 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
         ({"enc-depth": 1}, "some tensors have no place in a Transformer: encoder_l2_self_Wq"),
     ],
 )
-def test_other_networks_are_refused(tmp_path, settings, message):
+def test_unsupported_networks_are_rejected(tmp_path, settings, message):
     make_folder(tmp_path, np.random.default_rng(1))
     with np.load(tmp_path / "model.npz") as arrays:
         tensors = dict(arrays)
@@ -226,11 +226,11 @@ DAMAGES = {
 
 def change_tensor(folder, name, array):
     with np.load(folder / "model.npz") as arrays:
-        tensors = {each: values for each, values in arrays.items() if each != name}
+        tensors = {key: values for key, values in arrays.items() if key != name}
     np.savez(folder / "model.npz", **tensors, **({} if array is None else {name: array}))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_bad_input_is_named(tmp_path, damage):
+def test_damaged_models_are_reported(tmp_path, damage):
     make_folder(tmp_path, np.random.default_rng(1))
-    foreign.assert_named(DAMAGES[damage], tmp_path, marian.read)
+    foreign.assert_error_names_damage(DAMAGES[damage], tmp_path, marian.read)

@@ -1,4 +1,4 @@
-"""What all formats have in common: a model that is not whole is refused before a run is made of it."""
+"""Checks that all formats share: incomplete models are rejected before a run is created."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ MODEL = PortableModel(Config(CONFIG), foreign.random_weights(CONFIG), tiny.token
 BIAS = "encoder/layer_0/feed_forward/inner_bias"
 
 
-def test_a_whole_model_is_taken():
+def test_a_complete_model_is_accepted():
     check_whole("folder", MODEL)
 
 
@@ -29,7 +29,7 @@ def test_a_whole_model_is_taken():
         ({BIAS: np.array([-np.inf] + [0.0] * 31)}, f"^folder: {BIAS} has values that are infinite or NaN"),
     ],
 )
-def test_other_weights_are_named(weights, message):
+def test_wrong_weights_are_rejected(weights, message):
     with pytest.raises(InputError, match=message):
         check_whole("folder", dataclasses.replace(MODEL, weights={**MODEL.weights, **weights}))
 
@@ -39,7 +39,7 @@ def model_of(tokenizer=MODEL.tokenizer, **data) -> PortableModel:
     return dataclasses.replace(MODEL, config=config, tokenizer=tokenizer)
 
 
-def test_what_another_engine_leaves_out_is_noted():
+def test_features_that_other_engines_lack_are_noted():
     lowercase = "text must be lowercased before Engine gets it, as the model's training text was"
     task = "Engine returns the raw output of the model; it does not support the task classification"
     assert text_notes(model_of(), "Engine") == ()

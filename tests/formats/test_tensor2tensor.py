@@ -1,4 +1,4 @@
-"""Models that tensor2tensor trained: made up, written by TensorFlow 1's own saver, and compared with NumPy."""
+"""Models of tensor2tensor: artificial ones, written by TensorFlow 1's saver, and compared with a NumPy reference."""
 
 import dataclasses
 import json
@@ -29,12 +29,12 @@ SUBWORDS = ["the_", "dog", "s_", "_", ", _", "Ein_", "Mann_"]
 SUBWORDS += sorted(set("thedogs, EinMa.") - {"_"}) + list("\\u;0123456789")
 SUBWORDS = list(dict.fromkeys(SUBWORDS))
 PROBLEM = "translate_ende_wmt32k"
-ROWS = -(-(2 + len(SUBWORDS)) // 16) * 16 + 2  # some of them fill up
+ROWS = -(-(2 + len(SUBWORDS)) // 16) * 16 + 2  # padded, as in tensor2tensor
 TEXT, TRANSLATION = "the dogs, the 漢 dog.", "Ein Mann"
 
 
 def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=False, is_problems_own=True, **settings):
-    """Writes a model; returns its tensors and what it computes."""
+    """Writes a model; returns the network."""
     folder.mkdir()
     post_norm = {"layer_preprocess_sequence": "", "layer_postprocess_sequence": "dan"}
     settings = {**SETTINGS, **(post_norm if is_first_version else {}), **settings}
@@ -64,8 +64,8 @@ def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=Fals
     if is_tied:
         matrices = {"shared": matrices["softmax"]}
     spaces = None if is_first_version else foreign.random_array(rng, 32, D_MODEL)
-    stored = of_the_first_version(tensors) if is_first_version else dict(tensors)
-    if settings["layer_preprocess_sequence"] == "none":  # as a later version writes such a model
+    stored = rename_to_first_version(tensors) if is_first_version else dict(tensors)
+    if settings["layer_preprocess_sequence"] == "none":  # Later versions write such a model this way.
         scopes = "/layer_prepostprocess/", "/layer_postprocess/"
         stored = {name.replace(*scopes): array for name, array in stored.items()}
     stored = {f"{body}/{name}": array for name, array in stored.items()}
@@ -89,14 +89,14 @@ def make_folder(folder, rng, is_first_version=False, is_tied=True, as_flags=Fals
         (folder / "flags.txt").write_text(f"--problem={PROBLEM}\n--hparams={hparams}\n--t2t_usr_dir=\n")
     else:
         (folder / "hparams.json").write_text(json.dumps(settings))
-    is_later = "optimizer_adafactor_factored" in settings  # since 1.5.3, when all had the first row
-    space = 0 if is_problems_own or is_later else 3  # of English tokens
-    network = network_of(tensors, matrices, None if spaces is None else spaces[space], is_first_version)
+    is_later = "optimizer_adafactor_factored" in settings  # since 1.5.3, where all problems have the first row
+    space = 0 if is_problems_own or is_later else 3  # the row of English tokens
+    network = make_network(tensors, matrices, None if spaces is None else spaces[space], is_first_version)
     return dataclasses.replace(network, epsilon=settings.get("norm_epsilon", 1e-6))
 
 
-def of_the_first_version(tensors):
-    """The names of that time: convolutions, and several projections in one."""
+def rename_to_first_version(tensors):
+    """Returns the tensors of the first version: convolutions and fused projections."""
     old = {}
     for name, array in tensors.items():
         place, _, kind = name.rpartition("/")
@@ -105,17 +105,17 @@ def of_the_first_version(tensors):
             continue
         stored = {name: array}
         if part == "q":
-            fused = np.concatenate([tensors[f"{stem}/{each}/{kind}"] for each in "qkv"], axis=-1)
+            fused = np.concatenate([tensors[f"{stem}/{projection}/{kind}"] for projection in "qkv"], axis=-1)
             stored = {f"{stem}/qkv_transform_single/{kind}": fused}
         elif part in ("output_transform", "conv1", "conv2"):
             stored = {f"{place}_single/{kind}": array}
-        for new_name, new in stored.items():
-            old[new_name] = new[None, None] if kind == "kernel" else new
+        for new_name, stored_array in stored.items():
+            old[new_name] = stored_array[None, None] if kind == "kernel" else stored_array
     for name in tensors:
         if "encdec" in name and "/q/" in name:
             old[name.replace("/q/", "/q_transform_single/")] = four_dimensional(tensors[name])
-            both = [tensors[name.replace("/q/", f"/{part}/")] for part in "kv"]
-            old[name.replace("/q/", "/kv_transform_single/")] = four_dimensional(np.concatenate(both, axis=-1))
+            projections = [tensors[name.replace("/q/", f"/{part}/")] for part in "kv"]
+            old[name.replace("/q/", "/kv_transform_single/")] = four_dimensional(np.concatenate(projections, axis=-1))
     return old
 
 
@@ -124,7 +124,7 @@ def four_dimensional(array):
 
 
 def save(tensors, path) -> None:
-    """As a program of TensorFlow 1 saves its variables."""
+    """Saves the tensors as a program of TensorFlow 1 does."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variables = {
             name: tf.compat.v1.get_variable(name.replace("/", "_"), initializer=tensors[name]) for name in tensors
@@ -133,8 +133,8 @@ def save(tensors, path) -> None:
         tf.compat.v1.train.Saver(variables).save(session, str(path), write_meta_graph=False, write_state=False)
 
 
-def network_of(tensors, matrices, space, is_first_version) -> Network:
-    """What tensor2tensor computes."""
+def make_network(tensors, matrices, space, is_first_version) -> Network:
+    """Returns the network that tensor2tensor computes."""
     parts = {"inner": "ffn/conv1", "outer": "ffn/conv2"}
     for kind, name in (("self", "self"), ("cross", "encdec")):
         parts |= {f"{kind}_{part}": f"{name}_attention/multihead_attention/{part}" for part in "qkv"}
@@ -169,8 +169,8 @@ def network_of(tensors, matrices, space, is_first_version) -> Network:
     )
 
 
-def theirs(ids: list[int]) -> list[int]:
-    """Our ids there: they have no unknown token."""
+def to_their_ids(ids: list[int]) -> list[int]:
+    """Converts ids; tensor2tensor has no unknown token."""
     return [number - (number > 2) for number in ids]
 
 
@@ -192,12 +192,12 @@ def theirs(ids: list[int]) -> list[int]:
     ],
     ids=["tied", "untied", "first_version", "later_post_norm", "reversed_with_languages", "reversed_without_languages"],
 )
-def test_logits_are_those_of_the_formulas(tmp_path, choices):
+def test_logits_equal_the_reference(tmp_path, choices):
     network = make_folder(tmp_path / "model", np.random.default_rng(1), **choices)
     model = tensor2tensor.read(tmp_path / "model")
     source, target = [*model.tokenizer.encode(TEXT), 1], [*model.tokenizer.encode(TRANSLATION), 1]
     actual = foreign.logits(model, source, target)
-    expected = network.logits(theirs(source), theirs(target))
+    expected = network.logits(to_their_ids(source), to_their_ids(target))
     np.testing.assert_allclose(np.delete(actual, 2, axis=1), expected, atol=2e-5)
     assert np.all(actual[:, 2] < -9e3)
     data = model.config.data
@@ -206,7 +206,7 @@ def test_logits_are_those_of_the_formulas(tmp_path, choices):
     assert [model.tokenizer.decode(ids) for ids in (source, target)] == [TEXT, TRANSLATION]
 
 
-def change(folder, **settings):
+def change_settings(folder, **settings):
     (folder / "hparams.json").write_text(json.dumps({**SETTINGS, **settings}))
 
 
@@ -217,11 +217,11 @@ DAMAGES = {
     ),
     "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "hparams.json: cannot be read"),
     "one_direction": (
-        lambda folder: change(folder, unidirectional_encoder=True),
+        lambda folder: change_settings(folder, unidirectional_encoder=True),
         "unidirectional_encoder=True is not supported; supported: False",
     ),
     "half_a_layer": (
-        lambda folder: change(folder, num_encoder_layers=1.5),
+        lambda folder: change_settings(folder, num_encoder_layers=1.5),
         "must define num_encoder_layers as a whole number; got 1.5",
     ),
     "no_vocabulary": (
@@ -240,13 +240,13 @@ DAMAGES = {
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory):
+def valid_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sound") / "model"
     make_folder(folder, np.random.default_rng(1))
     return folder
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_bad_input_is_named(tmp_path, sound, damage):
-    shutil.copytree(sound, tmp_path / "model")
-    foreign.assert_named(DAMAGES[damage], tmp_path / "model", tensor2tensor.read)
+def test_damaged_models_are_reported(tmp_path, valid_folder, damage):
+    shutil.copytree(valid_folder, tmp_path / "model")
+    foreign.assert_error_names_damage(DAMAGES[damage], tmp_path / "model", tensor2tensor.read)

@@ -1,4 +1,4 @@
-"""Models between this project and Hugging Face's transformers, compared with it where it is installed."""
+"""Models written for Hugging Face's transformers, compared with it where it is installed."""
 
 import gzip
 import os
@@ -20,28 +20,28 @@ WINDOWS = [
 
 
 def texts() -> list[str]:
-    """200 captions of Multi30k, where T2T_KERAS_DOWNLOADS names the folder of its files; else parts of sentences."""
+    """Returns 200 captions of Multi30k if T2T_KERAS_DOWNLOADS names its directory, otherwise parts of sentences."""
     path = pathlib.Path(os.environ.get("T2T_KERAS_DOWNLOADS", ""), "multi30k", "test_2016_flickr.en.gz")
     return gzip.decompress(path.read_bytes()).decode().splitlines()[:200] if path.is_file() else WINDOWS
 
 
-# Searched to the end, as it is here.
+# These searches run to the end, like those of this project.
 SEARCH = {"num_beams": 4, "early_stopping": "never", "no_repeat_ngram_size": 2, "max_new_tokens": 200}
 
 
-def loaded(folder):
+def load(folder):
     return transformers.MarianMTModel.from_pretrained(folder).eval(), transformers.MarianTokenizer.from_pretrained(
         folder
     )
 
 
-def translations(model, tokenizer, texts, **search) -> list[str]:
+def translate(model, tokenizer, texts, **search) -> list[str]:
     inputs = tokenizer(texts, return_tensors="pt", padding=True)
     actual = tokenizer.batch_decode(model.generate(**inputs, **{**SEARCH, **search}), skip_special_tokens=True)
-    return [" ".join(text.split()) for text in actual]  # a translation here has no two blanks in a row
+    return [" ".join(text.split()) for text in actual]  # Translations of this project contain no double blanks.
 
 
-def test_the_lines_of_the_page_translate(tmp_path, monkeypatch, capsys):
+def test_the_documented_example_translates(tmp_path, monkeypatch, capsys):
     page = (pathlib.Path(__file__).parents[2] / "docs" / "convert.md").read_text(encoding="utf-8")
     (lines,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "transformers" in block)
     model = foreign.trained()
@@ -50,18 +50,18 @@ def test_the_lines_of_the_page_translate(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = foreign.TEXTS_TO_COPY[0]
     exec(lines.replace("A dog runs.", text), {})
-    (ours,) = foreign.translator_of(model).translate([text])
+    (ours,) = foreign.make_translator(model).translate([text])
     assert " ".join(capsys.readouterr().out.split()) == str([ours.text])
 
 
-def test_a_model_of_ours_computes_the_same_there(tmp_path):
+def test_a_written_model_translates_the_same(tmp_path):
     model, texts = foreign.trained(), foreign.TEXTS_TO_COPY
     assert huggingface.write(model, tmp_path) == ()
-    theirs, tokenizer = loaded(tmp_path)
+    theirs, tokenizer = load(tmp_path)
     assert [tokenizer(text)["input_ids"] for text in texts] == [
         [number - 1 for number in (*model.tokenizer.encode(text), 1)] for text in texts
     ]
-    actual = foreign.translator_of(model).translate(texts)
-    expected = translations(theirs, tokenizer, texts, length_penalty=0.0, no_repeat_ngram_size=0)
+    actual = foreign.make_translator(model).translate(texts)
+    expected = translate(theirs, tokenizer, texts, length_penalty=0.0, no_repeat_ngram_size=0)
     assert [translation.text for translation in actual] == expected
     assert len(set(expected)) > 40

@@ -1,4 +1,4 @@
-"""Writes files as torch.save does, without torch: of today's layout, and of that before torch 1.6."""
+"""Writes files like torch.save, without torch: in the current layout and in that before torch 1.6."""
 
 import collections
 import contextlib
@@ -22,7 +22,7 @@ STORAGES = {
 
 
 class Storage:
-    """Numbers, to be written outside the pickle."""
+    """The numbers of a tensor, which are written outside the pickle."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values
@@ -30,7 +30,7 @@ class Storage:
 
 @contextlib.contextmanager
 def fake_torch():
-    """Modules of torch's names, from which the functions and classes of a pickle come."""
+    """Provides modules with torch's names, to which the pickle refers."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
 
     def _rebuild_tensor_v2(*_):
@@ -53,7 +53,7 @@ def fake_torch():
 
 
 class Tensor:
-    """An array to be pickled as torch pickles a tensor."""
+    """An array that is pickled like a tensor of torch."""
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
@@ -82,7 +82,7 @@ class _Pickler(pickle.Pickler):
 
 
 def save(contents: Any, path: pathlib.Path, is_old: bool = False) -> None:
-    """Writes nested plain values with arrays as tensors."""
+    """Writes nested plain values, with arrays as tensors."""
 
     def with_tensors(values: Any) -> Any:
         if isinstance(values, np.ndarray):

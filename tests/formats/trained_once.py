@@ -1,4 +1,4 @@
-"""Keeps what a test has trained, so that other processes, and later sessions of the same code, need not train it."""
+"""Caches the weights of trained models, so that other processes and later runs with the same code can reuse them."""
 
 import fcntl
 import hashlib
@@ -10,28 +10,28 @@ import numpy as np
 import tensorflow as tf
 
 ROOT = pathlib.Path(__file__).parents[2]
-_KEPT = ROOT / ".pytest_cache" / "trained"
+_CACHE = ROOT / ".pytest_cache" / "trained"
 
 
 def trained_once(name: str, train: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
-    """Weights that were trained by this very code, or the result of `train`, which is kept."""
-    _KEPT.mkdir(parents=True, exist_ok=True)
-    path = _KEPT / f"{name}-{_code_hash()}.npz"
-    with open(_KEPT / f"{name}.lock", "w") as lock:
+    """Returns the cached weights of this version of the code, or trains and caches them."""
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    path = _CACHE / f"{name}-{_code_hash()}.npz"
+    with open(_CACHE / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             arrays = train()
-            for old in _KEPT.glob(f"{name}-*.npz"):
+            for old in _CACHE.glob(f"{name}-*.npz"):
                 old.unlink()
             temporary = path.with_suffix(".tmp.npz")
             np.savez(temporary, *arrays)
             temporary.rename(path)
-    with np.load(path) as kept:
-        return [kept[f"arr_{number}"] for number in range(len(kept.files))]
+    with np.load(path) as arrays:
+        return [arrays[f"arr_{number}"] for number in range(len(arrays.files))]
 
 
 def _code_hash() -> str:
-    """Of all that the result may depend on."""
+    """Returns a hash of all files that can affect the result."""
     digest = hashlib.sha256(f"{tf.__version__} {keras.__version__} {np.__version__}".encode())
     for path in sorted([*(ROOT / "t2t_keras").rglob("*.py"), *(ROOT / "tests" / "formats").glob("*.py")]):
         digest.update(path.read_bytes())

@@ -1,9 +1,9 @@
-"""Writes the golden files: what the code of one day computed, and later code must compute too.
+"""Writes the golden files: results that later code must reproduce.
 
-    python tests/golden/recorder.py tests/golden
+python tests/golden/recorder.py tests/golden
 
-trains a small run with the project's own programs on sentences that are made up here, exports it, and notes the names
-of weights, what every search finds and how the run goes on. It is run again only where something is meant to change.
+This command trains a small run with the project's programs on artificial sentences, exports it, and records the names
+of weights, the results of every search and the losses of a resumed training. Run it again only for an intended change.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from tests import programs
 
 ROOT = pathlib.Path(__file__).parents[2]
 
-# Names of weights: a preset's kind of model, and small sizes.
+# Names of weights: a small model for each kind of architecture.
 SMALL = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 32, "num_heads": 2, "vocab_size": 50}
 KINDS: dict[str, dict[str, Any]] = {
     "paper": {},
@@ -41,7 +41,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "narrow_keys": {"d_key": 4, "d_value": 6},
 }
 
-# Searches: settings of the search, whether two checkpoints search as one, and n-best lists.
+# Searches: the search settings, whether two checkpoints form an ensemble, and the options of each request.
 SEARCHES: dict[str, dict[str, Any]] = {
     "greedy": {"decode": {"beam_size": 1}},
     "beam": {"decode": {"beam_size": 4}},
@@ -77,11 +77,11 @@ _TRAINING = {
     "train.learning_rate_scale": 1.0,
 }
 STEPS, MORE_STEPS = 600, 604
-FIRST, SECOND = 300, 600  # checkpoints, the members of an ensemble
+FIRST, SECOND = 300, 600  # the checkpoints of the ensemble
 
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
-    """Sentences of a small grammar, and the same with the words of each phrase in another order, spelled backwards."""
+    """Returns sentences of a small grammar, paired with sentences whose words are reordered and spelled backwards."""
     numbers = random.Random(seed)
 
     def phrase() -> str:
@@ -95,14 +95,14 @@ def sentences(count: int, seed: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def requests(asked: dict[str, Any]) -> list[Request]:
-    """What each search is given: lines like those of training, odd ones, a blank one."""
+def requests(options: dict[str, Any]) -> list[Request]:
+    """Returns the requests of each search: lines like those of training, and unusual ones."""
     texts = [source for source, _ in sentences(6, seed=99)]
-    return [Request(text, **asked) for text in [*texts, "cat", "the the the dog dog"]]
+    return [Request(text, **options) for text in [*texts, "cat", "the the the dog dog"]]
 
 
 def weight_shapes(kind: str) -> list[list[Any]]:
-    """Names and shapes of a kind of model, in order."""
+    """Returns names and shapes of a kind of model, in order."""
     model = Transformer(TransformerConfig(**{**SMALL, **KINDS[kind]}))
     model.build()
     variables = zip(weight_names(model), model.trainable_variables, strict=True)
@@ -110,7 +110,7 @@ def weight_shapes(kind: str) -> list[list[Any]]:
 
 
 def search_results(folder: pathlib.Path, name: str) -> list[list[dict[str, Any]]]:
-    """What a search finds with the golden run: of each request its n-best list."""
+    """Returns the n-best list of each request for a search with the golden run."""
     case = SEARCHES[name]
     config = DecodeConfig(**case["decode"])
     if case.get("ensemble"):
@@ -118,18 +118,18 @@ def search_results(folder: pathlib.Path, name: str) -> list[list[dict[str, Any]]
         translator = Translator.load_ensemble(members, settings=config)
     else:
         translator = Translator.load(folder / "run", settings=config)
-    actual = translator.translate_nbest(requests(case.get("request", {})), config.beam_size)
-    return [[translation_values(translation) for translation in nbest] for nbest in actual]
+    nbest_lists = translator.translate_nbest(requests(case.get("request", {})), config.beam_size)
+    return [[translation_values(translation) for translation in nbest] for nbest in nbest_lists]
 
 
 def translation_values(translation: Any) -> dict[str, Any]:
-    """A translation as JSON holds it."""
+    """Returns a translation as JSON values."""
     values = dataclasses.asdict(translation)
     return {name: values[name] for name in ("text", "score", "log_prob", "token_ids")}
 
 
 def losses(model_dir: pathlib.Path) -> list[list[float]]:
-    """Step and loss of each training record."""
+    """Returns step and loss of each training record."""
     lines = map(json.loads, (model_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     return [[line["step"], line["loss"]] for line in lines if line["kind"] == "train"]
 
@@ -142,14 +142,14 @@ def launch(program: str, *flags: str, cwd: pathlib.Path) -> None:
         raise RuntimeError(f"{program}: {done.stderr.decode()[-2000:]}")
 
 
-def go_on(model_dir: pathlib.Path, data_dir: pathlib.Path) -> None:
+def resume(model_dir: pathlib.Path, data_dir: pathlib.Path) -> None:
     """Trains the run a few steps further."""
     flags = [f"--data_dir={data_dir}", f"--model_dir={model_dir}", "--strategy=cpu"]
     launch("train", *flags, "--set", f"train.max_steps={MORE_STEPS}", cwd=model_dir.parent)
 
 
 def prepare(data_dir: pathlib.Path) -> None:
-    """Prepares the made-up text."""
+    """Prepares the artificial text."""
     texts = data_dir.parent / "texts"
     texts.mkdir()
     for split, count, seed in (("train", 2000, 1), ("valid", 50, 2)):
@@ -163,7 +163,7 @@ _SIDES = ("source", "target")
 
 
 def main(folder: pathlib.Path) -> None:
-    """Makes all of it."""
+    """Records everything."""
     with tempfile.TemporaryDirectory() as temporary:
         work = pathlib.Path(temporary)
         prepare(work / "data")
@@ -180,39 +180,39 @@ def main(folder: pathlib.Path) -> None:
         keep_run(work / "run", folder / "run")
         launch("export", f"--model_dir={work / 'run'}", f"--export_dir={work / 'export'}", cwd=work)
         keep_export(work / "export" / "1", folder / "export")
-        go_on(work / "run", work / "data")
+        resume(work / "run", work / "data")
         write(folder / "losses.json", losses(work / "run")[STEPS:])
     write(folder / "weights.json", {kind: weight_shapes(kind) for kind in KINDS})
     write(folder / "searches.json", {name: search_results(folder, name) for name in SEARCHES})
 
 
 def keep_run(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Copies what later code must be able to read of a run."""
+    """Copies the parts of a run that later code must be able to read."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     (target / "config.json").write_text(json.dumps({**config, "data_dir": "data"}, indent=2) + "\n", encoding="utf-8")
     shutil.copy(source / "vocab.model", target)
     shutil.copytree(source / "checkpoints", target / "checkpoints")
-    (target / "checkpoints" / f"step_{FIRST:08}" / "optimizer.npz").unlink()  # of no use for translating
+    (target / "checkpoints" / f"step_{FIRST:08}" / "optimizer.npz").unlink()  # not needed for translation
 
 
 def keep_export(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Copies an export, its graph compressed."""
+    """Copies an export and compresses its graph."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("saved_model.pb"))
     (target / "saved_model.pb.xz").write_bytes(lzma.compress((source / "saved_model.pb").read_bytes(), preset=9))
 
 
 def unpacked_export(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """The golden export as it was."""
+    """Restores the golden export."""
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("saved_model.pb.xz"))
     (target / "saved_model.pb").write_bytes(lzma.decompress((source / "saved_model.pb.xz").read_bytes()))
     return target
 
 
 def write(path: pathlib.Path, values: Any) -> None:
-    """As JSON."""
+    """Writes values as JSON."""
     path.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

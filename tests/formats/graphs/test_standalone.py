@@ -1,4 +1,4 @@
-"""Graphs for ONNX and LiteRT, and the program that lies beside them, which knows nothing of TensorFlow."""
+"""Graphs for ONNX and LiteRT, and the stand-alone program for them, which does not use TensorFlow."""
 
 import functools
 import pathlib
@@ -29,8 +29,8 @@ FORMATS = pytest.mark.parametrize("format", PACKAGES)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory) -> Callable[..., pathlib.Path]:
-    """Gives the folder of a small trained model in a format."""
+def model_folder(tmp_path_factory) -> Callable[..., pathlib.Path]:
+    """Returns a function that writes a small trained model in a format and returns the directory."""
 
     @functools.cache
     def write(format: str, numbers: str = "float32") -> pathlib.Path:
@@ -43,8 +43,8 @@ def written(tmp_path_factory) -> Callable[..., pathlib.Path]:
     return write
 
 
-class OurGraphs:
-    """The functions before they are converted."""
+class UnconvertedGraphs:
+    """The functions of the graph before the conversion, with the interface of the converted ones."""
 
     def __init__(self, model: PortableModel) -> None:
         graphs = TokenGraphs(model, "no format", in_one_file=True)
@@ -62,16 +62,16 @@ class OurGraphs:
 
 
 @functools.cache
-def graphs_of_trained() -> OurGraphs:
-    return OurGraphs(foreign.trained())
+def trained_graphs() -> UnconvertedGraphs:
+    return UnconvertedGraphs(foreign.trained())
 
 
-def searched(
+def search(
     graphs: standalone.Graphs, model: PortableModel, texts: Sequence[str] = foreign.TEXTS_TO_COPY, **changes
 ) -> list[str]:
     settings = {name: getattr(model.config.decode, name) for name in standalone.SETTINGS} | changes
     ids = [[*model.tokenizer.source.encode(text), EOS_ID] for text in texts]
-    return [" ".join(model.tokenizer.decode(standalone.search(graphs, each, settings)[0]).split()) for each in ids]
+    return [" ".join(model.tokenizer.decode(standalone.search(graphs, source, settings)[0]).split()) for source in ids]
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def searched(
         {"tie_embeddings": False, "use_output_bias": True, "activation": "swish"},
         {"d_key": 8, "d_value": 12},
     ],
-    ids=["pre-norm", "learned", "apart", "widths"],
+    ids=["pre-norm", "learned", "untied", "widths"],
 )
-def test_a_step_after_the_other_is_the_network(changes):
+def test_steps_equal_the_network(changes):
     config = TransformerConfig(**{**tiny.MODEL, "vocab_size": 23, **changes})
     model = PortableModel(Config(config), foreign.random_weights(config), tiny.tokenizer())
-    graphs, source, target = OurGraphs(model), [5, 3, 9, 1], [7, 2, 4, 1]
+    graphs, source, target = UnconvertedGraphs(model), [5, 3, 9, 1], [7, 2, 4, 1]
     padded = np.array([[*source, 0, 0], [8, 8, 8, 8, 8, 1]], np.int32)
     memory = graphs.encode(source_ids=padded)
     past = {name: np.full((2, heads, 9, width), 7.0, np.float32) for name, (heads, width) in graphs.past.items()}
@@ -102,7 +102,7 @@ def test_a_step_after_the_other_is_the_network(changes):
 
 
 @FORMATS
-def test_a_converted_step_is_the_network(tmp_path, format):
+def test_converted_steps_equal_the_network(tmp_path, format):
     for package in PACKAGES[format]:
         pytest.importorskip(package)
     changes = {"activation": "gelu", "use_output_bias": True, "source_vocab_size": 19, "tie_embeddings": False}
@@ -124,12 +124,12 @@ def test_a_converted_step_is_the_network(tmp_path, format):
 
 @FORMATS
 @pytest.mark.parametrize("beam_size", [1, 4])
-def test_a_search_finds_what_ours_finds(written, format, beam_size):
+def test_the_search_equals_the_translator(model_folder, format, beam_size):
     model = foreign.trained()
-    graphs = standalone.load_graphs(written(format))
+    graphs = standalone.load_graphs(model_folder(format))
     settings = {"beam_size": beam_size}
-    ours = [one.text for one in foreign.translator_of(model, **settings).translate(foreign.TEXTS_TO_COPY)]
-    assert searched(graphs, model, **settings) == ours
+    ours = [one.text for one in foreign.make_translator(model, **settings).translate(foreign.TEXTS_TO_COPY)]
+    assert search(graphs, model, **settings) == ours
     assert len(set(ours)) > 40
 
 
@@ -145,44 +145,44 @@ def test_a_search_finds_what_ours_finds(written, format, beam_size):
     ],
     ids=["gnmt", "average", "short", "patience", "greedy", "greedy average"],
 )
-def test_its_search_follows_the_settings(changes):
+def test_the_search_follows_the_settings(changes):
     model, texts = foreign.trained(), foreign.TEXTS_TO_COPY[::3]
-    ours = [one.text for one in foreign.translator_of(model, **changes).translate(texts)]
-    assert searched(graphs_of_trained(), model, texts, **changes) == ours and len({*ours}) > 10
+    ours = [one.text for one in foreign.make_translator(model, **changes).translate(texts)]
+    assert search(trained_graphs(), model, texts, **changes) == ours and len({*ours}) > 10
 
 
 @pytest.mark.parametrize(
     "format, numbers", [("onnx", "int8"), ("litert", "int8"), pytest.param("litert", "float16", marks=pytest.mark.slow)]
 )
-def test_smaller_numbers_find_nearly_the_same(written, format, numbers):
-    folders = [written(format), written(format, numbers)]
-    full, actual = (searched(standalone.load_graphs(folder), foreign.trained()) for folder in folders)
+def test_low_precision_gives_mostly_the_same_outputs(model_folder, format, numbers):
+    folders = [model_folder(format), model_folder(format, numbers)]
+    full, actual = (search(standalone.load_graphs(folder), foreign.trained()) for folder in folders)
     assert np.mean([a == b for a, b in zip(full, actual, strict=True)]) > 0.7
     sizes = [sum(path.stat().st_size for path in folder.iterdir()) for folder in folders]
     assert sizes[1] < 0.8 * sizes[0]
 
 
-def test_it_cleans_lines_as_the_package_does():
+def test_the_program_cleans_lines_like_the_package():
     characters = "".join(map(chr, [*range(0x180), *range(0x2000, 0x2070), 0xFEFF]))
     for text in (characters, " a\t b\r\n", "a\u200bb", *(f"a{one}b" for one in characters)):
         assert standalone.cleaned(text) == repair(text)
 
 
-def test_it_lowercases_as_the_package_does():
+def test_the_program_lowercases_like_the_package():
     for text in ("Two DOGS", "\u039f\u03a3 \u0130 \u00c4\u1e9e", "".join(map(chr, range(0x2000)))):
         assert standalone.lowercased(text) == lowercased(text)
 
 
-def test_it_capitalises_as_the_package_does():
+def test_the_program_capitalises_like_the_package():
     characters = [chr(code) for code in range(0x3100) if chr(code) not in "\n"]
     for text in ("", " ", "„é“", "- a", "-a", *(f"{one}é" for one in characters)):
         assert standalone.capitalised(text) == capitalised(text)
 
 
 @FORMATS
-def test_the_program_needs_no_tensorflow(written, tmp_path, format):
-    folder = written(format)
-    # Whatever is imported that is not there fails: a folder before all others has packages that only raise.
+def test_the_program_needs_no_tensorflow(model_folder, tmp_path, format):
+    folder = model_folder(format)
+    # A directory at the front of the path has packages of these names that raise an error when they are imported.
     for package in ("tensorflow", "keras", "t2t_keras"):
         (tmp_path / "barred" / package).mkdir(parents=True)
         (tmp_path / "barred" / package / "__init__.py").write_text("raise ImportError('barred')")
@@ -196,7 +196,7 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
         env={"PYTHONPATH": str(tmp_path / "barred")},
     )
     assert done.returncode == 0, done.stderr
-    expected = searched(standalone.load_graphs(folder), foreign.trained(), beam_size=2)
+    expected = search(standalone.load_graphs(folder), foreign.trained(), beam_size=2)
     lines = done.stdout.split("\n")
     assert lines[:3] == [expected[0], "", expected[1]] and lines[4:] == ["", "", ""]
     assert re.search(r"^line 4 has \d+ tokens; the model has seen fewer than \d+$", done.stderr, re.MULTILINE)
@@ -215,7 +215,7 @@ def test_the_program_needs_no_tensorflow(written, tmp_path, format):
         ),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path, write, changes, numbers, message):
+def test_unsupported_models_are_rejected(tmp_path, write, changes, numbers, message):
     config = TransformerConfig(**{**tiny.MODEL, "vocab_size": 23, **changes})
     with pytest.raises(InputError, match=message):
         write(PortableModel(Config(config), {}, tiny.tokenizer()), tmp_path, numbers)
