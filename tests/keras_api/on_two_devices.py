@@ -1,4 +1,6 @@
-"""Prints the losses of `fit` on one device and on two as JSON; a separate program, because devices are set up first."""
+"""Prints the losses of `fit` on one and on two devices as JSON. It is a separate program, because devices must be set
+up first.
+"""
 
 import json
 from collections.abc import Iterator
@@ -8,18 +10,18 @@ import numpy as np
 
 from tests.keras_api.small_models import token_ids, transformer
 
-# Each device averages over its own tokens, so the losses are those of one device if all have equally many.
+# Each device averages over its own tokens. The losses equal those of one device if all have the same number of tokens.
 TARGET = 2 + np.arange(8 * 5, dtype="int32").reshape(8, 5) % 11
 INPUTS = {"source": token_ids(8, 6), "target": TARGET}
 
 
 def losses() -> list[float]:
-    """The losses of two epochs of two batches."""
+    """Returns the losses of two epochs of two batches."""
     return transformer().fit(INPUTS, TARGET, batch_size=4, shuffle=False, epochs=2, verbose=0).history["loss"]
 
 
 def with_tensorflow() -> Iterator[tuple[str, int, list[float]]]:
-    """Yields a name, the number of devices that have the weights, and the losses."""
+    """Yields a name, the number of devices that hold the weights, and the losses."""
     import tensorflow as tf
 
     (cpu,) = tf.config.list_physical_devices("CPU")
@@ -31,7 +33,7 @@ def with_tensorflow() -> Iterator[tuple[str, int, list[float]]]:
 
 
 def with_jax() -> Iterator[tuple[str, int, list[float]]]:
-    """As `with_tensorflow`."""
+    """Yields the same as `with_tensorflow`."""
     yield "one", 1, losses()
     devices = keras.distribution.list_devices()
     layout = keras.distribution.LayoutMap(keras.distribution.DeviceMesh((1, 2), ["batch", "model"], devices))

@@ -1,4 +1,4 @@
-"""Small models, and examples to train them with, for the tests of Keras's interface on every backend."""
+"""Small models and training examples for the tests of Keras's interface on every backend."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,32 +21,32 @@ SIZES: dict[str, Any] = {
 
 
 def array(x: Any) -> np.ndarray:
-    """The values of a tensor of any backend, floats as float32."""
+    """Returns the values of a tensor of any backend, floats as float32."""
     x = ops.convert_to_tensor(x)
     is_float = "float" in keras.backend.standardize_dtype(x.dtype)
     return ops.convert_to_numpy(ops.cast(x, "float32") if is_float else x)
 
 
 def dtype_of(x: Any) -> str:
-    """The name of a tensor's dtype on any backend."""
+    """Returns the name of a tensor's dtype on any backend."""
     return keras.backend.standardize_dtype(x.dtype)
 
 
 def assert_equal(actual: Sequence[Any], expected: Sequence[Any], atol: float = 0.0) -> None:
-    """Raises an AssertionError if two lists of variables or arrays differ."""
-    for ours, theirs in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(array(ours), array(theirs), rtol=0, atol=atol)
+    """Asserts that two lists of variables or arrays are equal."""
+    for actual_array, expected_array in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(array(actual_array), array(expected_array), rtol=0, atol=atol)
 
 
 def token_ids(count: int, length: int = 6) -> np.ndarray:
-    """Sentences of 2 to length tokens, padded with 0: int32 [count, length]."""
+    """Returns sentences of 2 to `length` tokens, padded with 0: int32 [count, length]."""
     rng = np.random.default_rng(5)
     ids = rng.integers(2, VOCAB, (count, length)).astype("int32")
     return np.where(np.arange(length) < rng.integers(2, length + 1, (count, 1)), ids, 0)
 
 
 def transformer(**compiled: Any) -> Transformer:
-    """A compiled Transformer with the same initial weights at each call."""
+    """Returns a compiled Transformer, always with the same initial weights."""
     keras.utils.set_random_seed(3)
     model = Transformer(TransformerConfig(vocab_size=VOCAB, **SIZES))
     model.build()
@@ -55,7 +55,9 @@ def transformer(**compiled: Any) -> Transformer:
 
 
 def classifier(**compiled: Any) -> keras.Model:
-    """A compiled functional model of texts of any length in two classes, also with the same initial weights."""
+    """Returns a compiled functional model with two classes for texts of any length, always with the same initial
+    weights.
+    """
     keras.utils.set_random_seed(3)
     tokens = keras.Input((None,), dtype="int32", name="tokens")
     x = layers.SinusoidalPositions()(layers.TiedEmbedding(VOCAB, 16)(tokens))

@@ -1,4 +1,4 @@
-"""`fit` with Keras's callbacks and kinds of data, on whichever backend these tests run."""
+"""`fit` with Keras's callbacks and kinds of data, on the current backend."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ ORDERED = {"batch_size": BATCH, "shuffle": False, "verbose": 0}
 
 
 class Training(NamedTuple):
-    """A model and examples of it.
+    """A model and its training examples.
 
     Attributes:
-        make: makes the compiled model, always with the same initial weights.
+        make: returns the compiled model, always with the same initial weights.
         inputs: the inputs of the model by name.
         targets: its targets.
         expected: the weights after two epochs.
@@ -32,14 +32,14 @@ class Training(NamedTuple):
     expected: list[np.ndarray]
 
     def batches(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
-        """The batches of an epoch, unshuffled."""
+        """Returns the batches of an epoch, unshuffled."""
         for start in range(0, SENTENCES, BATCH):
             rows = slice(start, start + BATCH)
             yield {name: each[rows] for name, each in self.inputs.items()}, self.targets[rows]
 
 
 class Interruption(keras.callbacks.Callback):
-    """Ends a training as a lost machine would, when an epoch begins."""
+    """Raises an error at the start of an epoch, like a lost machine."""
 
     def __init__(self, epoch: int) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Interruption(keras.callbacks.Callback):
 
 
 class Batches(keras.utils.PyDataset):
-    """The batches of a training, each of which a program of a user's would read from somewhere."""
+    """The batches of a training as a dataset that a user's program defines."""
 
     def __init__(self, training: Training) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Batches(keras.utils.PyDataset):
 
 @pytest.fixture(scope="module", params=["layers", pytest.param("transformer", marks=pytest.mark.integration)])
 def training(request) -> Training:
-    """Of a functional model of layers without tracing, and of the Transformer with it."""
+    """A functional model of layers without tracing, and the Transformer with tracing."""
     if request.param == "layers":
         make: Callable = functools.partial(classifier, run_eagerly=True)
         inputs, targets = {"tokens": SOURCE}, np.arange(SENTENCES) % 2
@@ -84,7 +84,7 @@ def model(training) -> keras.Model:
 
 
 def fit(model: keras.Model, training: Training, **settings) -> dict[str, list[float]]:
-    """Trains as the expected weights were trained, but for `settings`; returns the history."""
+    """Trains like the run of the expected weights, except for `settings`; returns the history."""
     data = (training.inputs, training.targets)
     return model.fit(*data, **{"epochs": 2, **ORDERED, **settings}).history
 
@@ -103,7 +103,7 @@ def test_early_stopping_restores_the_best_weights(training, model):
 
 
 @promise(CALLBACKS)
-def test_model_checkpoints_are_models(training, model, tmp_path):
+def test_model_checkpoints_are_loadable_models(training, model, tmp_path):
     best = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.keras", monitor="loss", save_best_only=True)
     weights = keras.callbacks.ModelCheckpoint(tmp_path / "{epoch}.weights.h5", save_weights_only=True)
     fit(model, training, callbacks=[best, weights])
@@ -116,7 +116,7 @@ def test_model_checkpoints_are_models(training, model, tmp_path):
 
 
 @promise(CALLBACKS)
-def test_an_interrupted_training_ends_with_the_weights_of_another(training, tmp_path):
+def test_a_resumed_training_ends_with_the_weights_of_an_uninterrupted_one(training, tmp_path):
     def backup() -> keras.callbacks.Callback:
         return keras.callbacks.BackupAndRestore(tmp_path / "backup")
 
@@ -135,7 +135,8 @@ def test_a_learning_rate_scheduler_sets_the_rate_of_each_epoch(training, model):
     history = fit(model, training, callbacks=[schedule])
     assert history["learning_rate"] == pytest.approx([1.5e-3, 0.0])
     changes = [np.abs(array(after) - before).max() for after, before in zip(model.weights, weights, strict=True)]
-    assert 1.5e-3 < max(changes) <= 2 * 1.5e-3 * 1.01  # at most the rate in each of two updates by Adam
+    # Each of two updates by Adam changes a weight by at most the rate.
+    assert 1.5e-3 < max(changes) <= 2 * 1.5e-3 * 1.01
 
 
 @promise(CALLBACKS)
@@ -153,7 +154,7 @@ def test_tensorboard_gets_losses_and_histograms_of_all_weights(training, model, 
 
 @promise("generators, `PyDataset`, `tf.data`")
 @pytest.mark.parametrize("kind", ["generator", "PyDataset", "tf.data"])
-def test_every_kind_of_data_trains_as_arrays_do(training, model, kind):
+def test_every_kind_of_data_trains_like_arrays(training, model, kind):
     settings: dict[str, Any] = {"epochs": 2, "verbose": 0, "shuffle": False}
     if kind == "generator":
         data: Any = (batch for _ in range(2) for batch in training.batches())
@@ -170,7 +171,7 @@ def test_every_kind_of_data_trains_as_arrays_do(training, model, kind):
 
 @promise("`steps_per_execution`", torch="no")
 @pytest.mark.integration
-def test_several_steps_per_execution_train_as_one(training):
+def test_several_steps_per_execution_train_like_single_ones(training):
     model = training.make(run_eagerly=False, steps_per_execution=2)
     fit(model, training)
     assert_equal(model.weights, training.expected, atol=1e-5)

@@ -1,4 +1,4 @@
-"""Every family of models does what Keras documents for a model, on whichever backend these tests run."""
+"""Each model family supports what Keras documents for a model, on the current backend."""
 
 import json
 
@@ -19,34 +19,38 @@ every_family = pytest.mark.parametrize("family", TINY)
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
-def made(family: str, policy: str = "float32", **changes) -> keras.Model:
+def make(family: str, policy: str = "float32", **changes) -> keras.Model:
     keras.utils.set_random_seed(7)
     return make_model(tiny_family(family, vocab_size=VOCAB, **changes), policy)
 
 
-def trained(model: keras.Model, **compiled) -> list[float]:
-    """The losses of two updates."""
+def train(model: keras.Model, **compiled) -> list[float]:
+    """Returns the losses of two updates."""
     model.compile(keras.optimizers.Adam(0.01), SmoothedCrossEntropy(0.1), **compiled)
     return model.fit(INPUTS, INPUTS["target"], epochs=2, verbose=0).history["loss"]
 
 
 @promise("`get_config` as JSON, `from_config`, `keras.layers.serialize`")
 @every_family
-def test_a_configuration_is_json_and_makes_an_equal_model(family):
-    model = made(family, "mixed_bfloat16")
+def test_a_configuration_is_json_and_restores_the_model(family):
+    model = make(family, "mixed_bfloat16")
     text = json.dumps(model.get_config())
     copy = type(model).from_config(json.loads(text))
     assert json.dumps(copy.get_config()) == text
     stored = json.dumps(keras.saving.serialize_keras_object(model))
-    other = keras.saving.deserialize_keras_object(json.loads(stored))
-    assert (type(other), other.config, other.dtype_policy.name) == (type(model), model.config, "mixed_bfloat16")
+    restored = keras.saving.deserialize_keras_object(json.loads(stored))
+    assert (type(restored), restored.config, restored.dtype_policy.name) == (
+        type(model),
+        model.config,
+        "mixed_bfloat16",
+    )
 
 
 @promise("functional models of unknown length, `compute_output_shape`")
 @pytest.mark.quick("transformer")
 @every_family
-def test_within_a_functional_model(family, tmp_path):
-    model = made(family)
+def test_a_functional_model_can_contain_the_model(family, tmp_path):
+    model = make(family)
     inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in INPUTS}
     symbolic = model(inputs)
     assert symbolic.shape == model.compute_output_shape(SYMBOLIC) == (None, None, VOCAB)
@@ -61,11 +65,11 @@ def test_within_a_functional_model(family, tmp_path):
 
 @promise("functional models of unknown length, `compute_output_shape`")
 @every_family
-def test_the_numbers_of_variables(family):
-    model = made(family)
+def test_number_of_variables(family):
+    model = make(family)
     assert model.count_params() == sum(model.config.parameter_counts().values())
-    assert len(model.weights) == len(model.trainable_weights) == len({each.path for each in model.weights})
-    seeds = [each for each in model.variables if each.path.endswith("seed_generator_state")]
+    assert len(model.weights) == len(model.trainable_weights) == len({variable.path for variable in model.weights})
+    seeds = [variable for variable in model.variables if variable.path.endswith("seed_generator_state")]
     assert len(model.variables) == len(model.weights) + len(seeds)
     assert bool(seeds) == (getattr(model.config, "dropout_rate", 0) > 0)
 
@@ -74,13 +78,13 @@ def test_the_numbers_of_variables(family):
 @pytest.mark.quick(*(f"{family}-mixed_bfloat16" for family in TINY))
 @every_policy
 @every_family
-def test_a_policy_sets_the_types_of_weights(family, policy):
-    exact, model = made(family), made(family, policy)
+def test_a_policy_sets_the_dtypes_of_weights(family, policy):
+    exact, model = make(family), make(family, policy)
     model.set_weights(list(map(array, exact.weights)))
     outputs = model(INPUTS)
     assert dtype_of(outputs) == "float32"
-    assert {dtype_of(each) for each in model.weights} <= {model.variable_dtype, "float32"}
-    assert model.variable_dtype in {dtype_of(each) for each in model.weights}
+    assert {dtype_of(variable) for variable in model.weights} <= {model.variable_dtype, "float32"}
+    assert model.variable_dtype in {dtype_of(variable) for variable in model.weights}
     np.testing.assert_allclose(array(outputs), array(exact(INPUTS)), atol=0.1)
 
 
@@ -88,9 +92,9 @@ def test_a_policy_sets_the_types_of_weights(family, policy):
 @promise("`save` and `load_model(safe_mode=True)`, with the optimizer's state; `clone_model`")
 @pytest.mark.quick("transformer")
 @every_family
-def test_what_was_trained_is_saved_and_cloned(family, tmp_path):
-    model = made(family)
-    losses = trained(model, run_eagerly=True)
+def test_a_trained_model_is_saved_and_cloned(family, tmp_path):
+    model = make(family)
+    losses = train(model, run_eagerly=True)
     assert losses[1] < losses[0]
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras", safe_mode=True)
@@ -98,8 +102,8 @@ def test_what_was_trained_is_saved_and_cloned(family, tmp_path):
     clone.build()
     clone.set_weights(model.get_weights())
     expected = model.predict(INPUTS, verbose=0)
-    for other in (loaded, clone):
-        np.testing.assert_allclose(array(other(INPUTS)), expected, atol=1e-5)
+    for restored in (loaded, clone):
+        np.testing.assert_allclose(array(restored(INPUTS)), expected, atol=1e-5)
     loss = float(array(SmoothedCrossEntropy(0.1)(INPUTS["target"], expected)))
     assert model.evaluate(INPUTS, INPUTS["target"], verbose=0) == pytest.approx(loss, rel=1e-5)
     assert_equal(loaded.optimizer.variables, model.optimizer.variables)
@@ -108,7 +112,7 @@ def test_what_was_trained_is_saved_and_cloned(family, tmp_path):
 @promise("`jit_compile=True` and `False`", torch="not tested")
 @pytest.mark.slow
 @every_family
-def test_a_compiled_training_is_that_of_plain_operations(family):
-    plain, compiled = (trained(made(family), jit_compile=jit_compile) for jit_compile in (False, True))
-    assert plain[0] != plain[1]
-    np.testing.assert_allclose(compiled, plain, rtol=1e-4)
+def test_compiled_training_equals_training_without_xla(family):
+    uncompiled, compiled = (train(make(family), jit_compile=jit_compile) for jit_compile in (False, True))
+    assert uncompiled[0] != uncompiled[1]
+    np.testing.assert_allclose(compiled, uncompiled, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""The tests of this folder hold on other backends, and the table in docs/python.md lists what they prove."""
+"""Runs the tests of this folder on other backends, and compares the table in docs/python.md with what they prove."""
 
 import importlib
 import importlib.util
@@ -19,7 +19,7 @@ FOLDER = pathlib.Path(__file__).parent
 HEADING = "Keras features and backends"
 
 
-def test_the_table_is_what_the_tests_prove() -> None:
+def test_the_table_lists_what_the_tests_prove() -> None:
     for path in FOLDER.glob("test_*.py"):
         importlib.import_module(f"tests.keras_api.{path.stem}")
     rows = table("python.md", HEADING)

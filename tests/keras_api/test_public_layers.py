@@ -1,4 +1,4 @@
-"""Every public layer does what Keras documents for a layer, on whichever backend these tests run."""
+"""Each public layer supports what Keras documents for a layer, on the current backend."""
 
 import json
 
@@ -31,7 +31,7 @@ COUNTS = {
     "normalization": (2, 0),
     "sinusoidal_positions": (0, 0),
 }
-# Softmax is the same whatever is added to all scores of a query, so this bias has no gradient but for rounding.
+# Softmax is invariant to this bias, so it has no gradient except for rounding errors.
 WITHOUT_GRADIENT = "/key_bias"
 
 every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -43,15 +43,15 @@ def random_seed():
     keras.utils.set_random_seed(7)
 
 
-def counts(layer: keras.layers.Layer) -> tuple[int, int]:
-    """The numbers of trainable weights and of seed generators; there are no other variables."""
-    seeds = [each for each in layer.variables if each.path.endswith("seed_generator_state")]
+def count_variables(layer: keras.layers.Layer) -> tuple[int, int]:
+    """Returns the numbers of trainable weights and of seed generators; asserts that there are no other variables."""
+    seeds = [variable for variable in layer.variables if variable.path.endswith("seed_generator_state")]
     assert len(layer.variables) == len(layer.trainable_weights) + len(seeds)
     return len(layer.trainable_weights), len(seeds)
 
 
 def trainable_model(case: Case, rng, **compiled) -> tuple[keras.Model, list[np.ndarray], np.ndarray]:
-    """A model of the layer and a projection, inputs for it with some padding, and targets."""
+    """Returns a model of the layer and a projection, inputs with some padding, and targets."""
     functional = functional_model(case, case.make(**case.config))
     outputs = keras.layers.Dense(1)(functional.output)
     model, inputs = keras.Model(functional.inputs, outputs), example(case, rng)
@@ -65,7 +65,7 @@ def trainable_model(case: Case, rng, **compiled) -> tuple[keras.Model, list[np.n
 
 @promise("`get_config` as JSON, `from_config`, `keras.layers.serialize`")
 @every_layer
-def test_a_configuration_is_json_and_makes_an_equal_layer(case):
+def test_a_configuration_is_json_and_restores_the_layer(case):
     layer = case.make(**case.config, name="mine", dtype="mixed_bfloat16", trainable=False)
     config = layer.get_config()
     for field, value in case.config.items():
@@ -74,20 +74,20 @@ def test_a_configuration_is_json_and_makes_an_equal_layer(case):
     copy = case.make.from_config(json.loads(text))
     assert json.dumps(copy.get_config()) == text
     assert (copy.name, copy.trainable, copy.dtype_policy.name) == ("mine", False, "mixed_bfloat16")
-    other = keras.layers.deserialize(json.loads(json.dumps(keras.layers.serialize(layer))))
-    assert type(other) is case.make
-    assert json.dumps(other.get_config()) == text
+    restored = keras.layers.deserialize(json.loads(json.dumps(keras.layers.serialize(layer))))
+    assert type(restored) is case.make
+    assert json.dumps(restored.get_config()) == text
 
 
 @promise("functional models of unknown length, `compute_output_shape`")
 @every_layer
-def test_a_symbolic_call_builds_the_layer_and_knows_the_result(case, rng):
+def test_a_symbolic_call_builds_the_layer_and_infers_the_output(case, rng):
     layer, inputs = case.make(**case.config), example(case, rng)
     symbolic = layer(*(keras.KerasTensor(x.shape, dtype_of(x)) for x in inputs))
     assert layer.built
-    weights = [id(each) for each in layer.weights]
+    weights = [id(variable) for variable in layer.weights]
     outputs = layer(*inputs)
-    assert [id(each) for each in layer.weights] == weights
+    assert [id(variable) for variable in layer.weights] == weights
     assert tuple(symbolic.shape) == tuple(outputs.shape) == case.output
     assert tuple(layer.compute_output_shape(*(x.shape for x in inputs))) == case.output
     assert symbolic.dtype == dtype_of(outputs)
@@ -96,10 +96,10 @@ def test_a_symbolic_call_builds_the_layer_and_knows_the_result(case, rng):
 
 @promise("functional models of unknown length, `compute_output_shape`")
 @pytest.mark.parametrize("name", CASES)
-def test_the_numbers_of_variables(name):
+def test_number_of_variables(name):
     layer, case = CASES[name].make(**CASES[name].config), CASES[name]
     functional_model(case, layer)
-    assert counts(layer) == COUNTS[name]
+    assert count_variables(layer) == COUNTS[name]
     layer.trainable = False
     assert not layer.trainable_variables
 
@@ -108,14 +108,14 @@ def test_the_numbers_of_variables(name):
 @pytest.mark.quick(*(f"{name}-mixed_bfloat16" for name in CASES))
 @every_policy
 @every_layer
-def test_a_policy_sets_the_types_of_weights_and_results(case, policy, rng):
+def test_a_policy_sets_the_dtypes_of_weights_and_outputs(case, policy, rng):
     exact, layer, inputs = case.make(**case.config), case.make(**case.config, dtype=policy), example(case, rng)
     symbolic = layer(*(keras.KerasTensor(x.shape, dtype_of(x)) for x in inputs))
     expected = array(exact(*inputs))
     layer.set_weights(list(map(array, exact.weights)))
     outputs = layer(*inputs)
     assert dtype_of(outputs) == symbolic.dtype == layer.compute_dtype
-    assert {dtype_of(each) for each in layer.weights} <= {layer.variable_dtype, "float32"}
+    assert {dtype_of(variable) for variable in layer.weights} <= {layer.variable_dtype, "float32"}
     np.testing.assert_allclose(array(outputs), expected, atol=0.1)
 
 
@@ -123,7 +123,7 @@ def test_a_policy_sets_the_types_of_weights_and_results(case, policy, rng):
 @promise("`save` and `load_model(safe_mode=True)`, with the optimizer's state; `clone_model`")
 @pytest.mark.quick("attention", "embedding", "encoder_layer", "experts", "feed_forward")
 @every_layer
-def test_what_was_trained_is_saved_and_cloned(case, rng, tmp_path):
+def test_a_trained_layer_is_saved_and_cloned(case, rng, tmp_path):
     model, inputs, targets = trainable_model(case, rng, run_eagerly=True)
     before = list(map(array, model.trainable_weights))
     model.fit(inputs, targets, verbose=0)
@@ -135,8 +135,8 @@ def test_what_was_trained_is_saved_and_cloned(case, rng, tmp_path):
     clone = keras.models.clone_model(model)
     clone.set_weights(model.get_weights())
     expected = model.predict(inputs, verbose=0)
-    for other in (loaded, clone):
-        np.testing.assert_allclose(array(other(inputs)), expected, atol=1e-6)
+    for restored in (loaded, clone):
+        np.testing.assert_allclose(array(restored(inputs)), expected, atol=1e-6)
     assert model.evaluate(inputs, targets, verbose=0) == pytest.approx(np.mean((expected - targets) ** 2), rel=1e-5)
     assert_equal(loaded.optimizer.variables, model.optimizer.variables)
 
@@ -144,14 +144,14 @@ def test_what_was_trained_is_saved_and_cloned(case, rng, tmp_path):
 @promise("`jit_compile=True` and `False`", torch="not tested")
 @pytest.mark.slow
 @every_layer
-def test_a_compiled_training_is_that_of_plain_operations(case):
-    actual = []
+def test_compiled_training_equals_training_without_xla(case):
+    results = []
     for jit_compile in (False, True):
         keras.utils.set_random_seed(7)
         model, inputs, targets = trainable_model(case, np.random.default_rng(7), jit_compile=jit_compile)
         losses = model.fit(inputs, targets, epochs=2, verbose=0).history["loss"]
-        actual.append((losses, model.predict(inputs, verbose=0)))
-    (losses, outputs), (compiled_losses, compiled_outputs) = actual
+        results.append((losses, model.predict(inputs, verbose=0)))
+    (losses, outputs), (compiled_losses, compiled_outputs) = results
     assert losses[0] != losses[1]
     np.testing.assert_allclose(compiled_losses, losses, rtol=1e-4)
     np.testing.assert_allclose(compiled_outputs, outputs, atol=1e-3)

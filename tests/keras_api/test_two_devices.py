@@ -1,4 +1,4 @@
-"""`fit` on two devices trains as on one."""
+"""`fit` on two devices trains like `fit` on one."""
 
 import json
 import os
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.integration
 FOLDER = pathlib.Path(__file__).parent
 
 
-def check(*names: str) -> None:
-    """Compares the trainings of `on_two_devices.py`, which must have these names."""
+def assert_same_training(*names: str) -> None:
+    """Runs `on_two_devices.py` and compares its trainings, which must have these names."""
     flags = f"{programs.QUICKLY_COMPILED['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1]), "XLA_FLAGS": flags}
     command = [sys.executable, str(FOLDER / "on_two_devices.py")]
@@ -30,10 +30,10 @@ def check(*names: str) -> None:
 
 
 @promise("`fit` within `tf.distribute.MirroredStrategy`", jax="no", torch="no")
-def test_two_replicas_train_as_one():
-    check("mirrored")
+def test_two_replicas_train_like_one():
+    assert_same_training("mirrored")
 
 
 @promise("`keras.distribution`: `DataParallel`, `ModelParallel`", tensorflow="no", torch="no")
-def test_split_batches_and_split_weights_train_as_whole_ones():
-    check("data_parallel", "model_parallel")
+def test_split_batches_and_weights_train_like_unsplit_ones():
+    assert_same_training("data_parallel", "model_parallel")

@@ -1,4 +1,4 @@
-"""The TensorFlow kernels against the plain ones they stand for: values, gradients, shapes unknown until run."""
+"""The TensorFlow kernels against their plain versions: values, gradients, and shapes that tracing does not know."""
 
 import itertools
 
@@ -14,7 +14,7 @@ TYPES = [tf.float32, tf.bfloat16]
 
 
 def values_and_gradients(function, *arguments):
-    """The result, and the gradients of a sum that weighs its elements differently."""
+    """Returns the result, and the gradients of a weighted sum of its elements."""
     with tf.GradientTape() as tape:
         tape.watch(arguments)
         outputs = function(*arguments)
@@ -27,21 +27,21 @@ def values_and_gradients(function, *arguments):
 
 
 def assert_same(fast_results, plain_results, tolerance: float) -> None:
-    for quick, reference in zip(fast_results, plain_results, strict=True):
-        assert quick.dtype == reference.dtype
-        assert quick.shape == reference.shape
-        scale = np.abs(tf.cast(reference, tf.float32)).max(initial=0.0)
+    for fast_result, plain_result in zip(fast_results, plain_results, strict=True):
+        assert fast_result.dtype == plain_result.dtype
+        assert fast_result.shape == plain_result.shape
+        scale = np.abs(tf.cast(plain_result, tf.float32)).max(initial=0.0)
         np.testing.assert_allclose(
-            tf.cast(quick, tf.float32), tf.cast(reference, tf.float32), atol=tolerance * scale, rtol=tolerance
+            tf.cast(fast_result, tf.float32), tf.cast(plain_result, tf.float32), atol=tolerance * scale, rtol=tolerance
         )
 
 
 def tolerance(dtype) -> float:
-    """A few units in the last place: 24 bits, or 8."""
+    """Returns a few units in the last place, for 24 or 8 bits."""
     return 2e-5 if dtype == tf.float32 else 2e-2
 
 
-def test_tensorflow_runs_its_own_versions():
+def test_tensorflow_uses_its_own_kernels():
     for name in plain.__all__:
         assert getattr(kernels, name) is getattr(fast, name)
         assert callable(getattr(plain, name))
@@ -72,8 +72,8 @@ def test_linear_avoids_onednn_in_a_step(beam, product):
 
 
 @pytest.mark.parametrize("module", [fast, plain])
-def test_linear_in_the_kernels_bfloat16(rng, module):
-    """The product is that of rounded numbers, and rounded; the inputs' type is the result's."""
+def test_linear_rounds_to_a_bfloat16_kernel(rng, module):
+    """Rounds the inputs and the product to bfloat16; the output has the dtype of the inputs."""
     x = tf.constant(rng.standard_normal((2, 3, 64)), tf.float32)
     kernel, bias = tf.constant(rng.standard_normal((64, 7)), tf.bfloat16), tf.constant([1e-4] * 7)
     outputs = module.linear(x, kernel, bias)
@@ -87,7 +87,7 @@ def test_linear_in_the_kernels_bfloat16(rng, module):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("shape", [(6, 16), (2, 3, 16), (2, 2, 3, 16)])
 def test_layer_normalization(rng, dtype, shape):
-    """The gradient written out against autodiff of the plain formula."""
+    """Compares the explicit gradient with automatic differentiation of the plain formula."""
     x = tf.cast(2.0 + 3.0 * rng.standard_normal(shape), dtype)
     scale, offset = (tf.constant(rng.standard_normal(16), tf.float32) for _ in range(2))
     pair = [
@@ -99,7 +99,7 @@ def test_layer_normalization(rng, dtype, shape):
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("rows", [[0, 2, 5], [4], [], [0, 1, 2, 3, 4, 5]])
-def test_taking_and_putting_rows(rng, dtype, rows):
+def test_take_and_put_rows(rng, dtype, rows):
     x = tf.cast(rng.standard_normal((2, 3, 5)), dtype)
     values = tf.cast(rng.standard_normal((len(rows), 5)), dtype)
     indices, like = tf.constant(rows, tf.int32), tf.zeros((2, 3, 5))
@@ -114,8 +114,8 @@ def test_taking_and_putting_rows(rng, dtype, rows):
     taken = fast.take_rows(x, indices)
     assert taken.shape == (len(rows), 5)
     put = np.array(tf.cast(fast.put_rows(taken, indices, like), tf.float32)).reshape(6, 5)
-    kept = np.isin(np.arange(6), rows)[:, None]
-    np.testing.assert_array_equal(put, np.where(kept, np.array(tf.cast(x, tf.float32)).reshape(6, 5), 0))
+    is_taken = np.isin(np.arange(6), rows)[:, None]
+    np.testing.assert_array_equal(put, np.where(is_taken, np.array(tf.cast(x, tf.float32)).reshape(6, 5), 0))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -136,7 +136,7 @@ def test_layer_normalization_of_equal_elements_has_finite_gradients():
 
 @pytest.mark.parametrize("shape", [(4,), (3, 4)])
 def test_embedding_lookup(rng, shape):
-    """Repeated ids add up in the gradient."""
+    """The gradients of repeated ids are summed."""
     table = tf.constant(rng.standard_normal((6, 5)), tf.float32)
     token_ids = tf.constant(rng.integers(0, 3, shape), tf.int32)
     pair = [
@@ -155,12 +155,12 @@ def test_dropout_has_the_same_statistics(module, dtype, rate):
     outputs = np.array(tf.cast(outputs, tf.float32))
     noise = 4 * (rate * (1 - rate) / outputs.size) ** 0.5
     assert abs(np.mean(outputs == 0) - rate) < noise + 0.005
-    # bfloat16 rounds the factor 1 / (1 - rate) to 8 bits
+    # bfloat16 rounds the factor 1 / (1 - rate) to 8 bits.
     assert abs(outputs.mean() - 1.0) < noise / (1 - rate) + (2.0**-8 if dtype == tf.bfloat16 else 0.0)
     np.testing.assert_array_equal(np.array(tf.cast(gradient, tf.float32)) == 0, outputs == 0)
 
 
-def test_kernels_run_in_a_graph_of_unknown_shapes(rng):
+def test_kernels_run_in_a_graph_with_unknown_shapes(rng):
     kernel, scale = tf.constant(rng.standard_normal((5, 5)), tf.float32), tf.ones(5)
 
     @tf.function(input_signature=[tf.TensorSpec([None, None, 5])])
@@ -176,31 +176,30 @@ def test_kernels_run_in_a_graph_of_unknown_shapes(rng):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_scan(rng, dtype):
-    """Also compiled by XLA, which takes the gradient only of a loop whose iterations are bounded."""
-    inputs, start, kernel = (
-        tf.cast(rng.standard_normal(shape), dtype) for shape in ((3, 6, 4), (3, 4), (4, 4))
-    )  # --> [batch, length, d_in], [batch, width], [width, width]
+    """Also compiles it with XLA, which differentiates only loops with a bounded number of iterations."""
+    # --> [batch, length, d_in], [batch, width], [width, width]
+    inputs, start, kernel = (tf.cast(rng.standard_normal(shape), dtype) for shape in ((3, 6, 4), (3, 4), (4, 4)))
 
-    def scanned(module, **options):
+    def scan_gradients(module, **options):
         def run(inputs, start, kernel):
             return module.scan(lambda state, x: tf.tanh(tf.matmul(state, kernel) + x), start, inputs)
 
-        both = tf.function(lambda *arguments: values_and_gradients(run, *arguments), **options)
-        return both(inputs, start, kernel)
+        run_with_gradients = tf.function(lambda *arguments: values_and_gradients(run, *arguments), **options)
+        return run_with_gradients(inputs, start, kernel)
 
-    expected = scanned(plain)
+    expected = scan_gradients(plain)
     assert expected[0].shape == (3, 6, 4)
-    assert_same(scanned(fast), expected, 5 * tolerance(dtype))
-    assert_same(scanned(fast, jit_compile=True), expected, 5 * tolerance(dtype))
+    assert_same(scan_gradients(fast), expected, 5 * tolerance(dtype))
+    assert_same(scan_gradients(fast, jit_compile=True), expected, 5 * tolerance(dtype))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_recurrent_scan(rng, dtype):
-    """As a scan with the product in its step, traced, eager and compiled."""
+    """Compares with a scan whose step contains the product: traced, eager and compiled."""
     shapes = ((3, 6, 4), (3, 4), (5, 4), (4, 5))
     arguments = [tf.cast(rng.standard_normal(shape), dtype) for shape in shapes]
 
-    def scanned(module):
+    def scan_gradients(module):
         def run(inputs, start, kernel, reading):
             return module.recurrent_scan(
                 lambda state: tf.tanh(tf.matmul(state, reading)),
@@ -213,9 +212,13 @@ def test_recurrent_scan(rng, dtype):
 
         return lambda *arguments: values_and_gradients(run, *arguments)
 
-    expected = tf.function(scanned(plain))(*arguments)
+    expected = tf.function(scan_gradients(plain))(*arguments)
     assert all(float(tf.reduce_max(tf.abs(gradient))) > 0.1 for gradient in expected[1:])
-    for run in (scanned(fast), tf.function(scanned(fast)), tf.function(scanned(fast), jit_compile=True)):
+    for run in (
+        scan_gradients(fast),
+        tf.function(scan_gradients(fast)),
+        tf.function(scan_gradients(fast), jit_compile=True),
+    ):
         assert_same(run(*arguments), expected, 5 * tolerance(dtype))
 
 
@@ -229,20 +232,20 @@ def test_lstm(rng, dtype, reverse, widths):
     inputs = tf.cast(rng.standard_normal((batch, length, 4 * units)), dtype)
     factors = [tf.constant(rng.standard_normal(shape), tf.float32) for shape in itertools.pairwise(widths)]
 
-    def of(module):
+    def make_lstm(module):
         return lambda inputs, *factors: module.lstm(inputs, factors, tf.constant(mask), reverse=reverse)
 
-    pair = [values_and_gradients(tf.function(of(module)), inputs, *factors) for module in (fast, plain)]
+    pair = [values_and_gradients(tf.function(make_lstm(module)), inputs, *factors) for module in (fast, plain)]
     assert_same(*pair, 5 * tolerance(dtype))
     assert all(float(tf.reduce_max(tf.abs(gradient))) > 0.01 for gradient in pair[0][1:])
 
 
-BEGUN = [30.0, 0.0, 30.0, 30.0]  # add, keep, candidate, show: the cell is 1
+OPEN_GATES = [30.0, 0.0, 30.0, 30.0]  # input, forget, candidate, output: the cell becomes 1
 
 
-def test_a_cell_that_forgets_keeps_nothing_but_the_new_value():
-    """In bfloat16, where a difference to the old value would be rounded."""
-    gates = tf.constant([[BEGUN, [30.0, -30.0, 0.01, 30.0]]], tf.bfloat16)
+def test_a_closed_forget_gate_keeps_only_the_new_value():
+    """In bfloat16, the difference to the old value would be rounded."""
+    gates = tf.constant([[OPEN_GATES, [30.0, -30.0, 0.01, 30.0]]], tf.bfloat16)
     hidden = fast.lstm(gates, [tf.zeros([1, 4])], tf.constant([[True, True]]))  # --> [1, 2, 1]
     assert float(hidden[0, 1, 0]) == pytest.approx(0.01, rel=4e-3)
 
@@ -252,7 +255,7 @@ def test_a_cell_that_forgets_keeps_nothing_but_the_new_value():
     ("kernel_size", "dilation_rate", "before"), [(1, 1, 0), (3, 1, 2), (3, 1, 1), (2, 3, 3), (3, 4, 4), (5, 1, 0)]
 )
 def test_convolution(rng, monkeypatch, dtype, kernel_size, dilation_rate, before, is_accelerated):
-    """Also where a kernel reaches beyond both ends of a short sequence, and as on a GPU."""
+    """Covers kernels that extend beyond both ends of a short sequence, and the variant for GPUs."""
     monkeypatch.setattr(fast, "_is_accelerated", lambda: is_accelerated)
     kernel, bias = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((kernel_size, 5, 7), (7,)))
     signature = [tf.TensorSpec(shape, kind) for shape, kind in (((None, None, 5), dtype), ((7,), tf.float32))]
@@ -266,14 +269,14 @@ def test_convolution(rng, monkeypatch, dtype, kernel_size, dilation_rate, before
     for length in (1, 3, 9):
         x = tf.cast(rng.standard_normal((2, length, 5)), dtype)
         assert_same(results(fast, x), results(plain, x), 5 * tolerance(dtype))
-    without = [module.convolution(x, kernel, None, dilation_rate, before) for module in (fast, plain)]
-    assert_same(without[:1], without[1:], tolerance(dtype))
+    without_bias = [module.convolution(x, kernel, None, dilation_rate, before) for module in (fast, plain)]
+    assert_same(without_bias[:1], without_bias[1:], tolerance(dtype))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("counts", [[3, 0, 7, 2], [0, 0, 12, 0], [1, 0, 0, 0], [0, 0, 0, 0], [9, 9, 9, 9]])
 def test_grouped_linear(rng, dtype, counts):
-    """Each row times the kernel of its group, also where groups are empty."""
+    """Multiplies each row by the kernel of its group; groups can be empty."""
     rows = sum(counts)
     inputs = tf.cast(rng.standard_normal((rows, 5)), dtype)
     weights = [tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((4, 5, 3), (4, 3))]
@@ -287,8 +290,8 @@ def test_grouped_linear(rng, dtype, counts):
     np.testing.assert_allclose(tf.cast(pair[0][0], tf.float32), expected, atol=tolerance(dtype) * 20)
 
 
-def test_plain_grouped_linear_is_compiled_with_any_counts(rng):
-    """Its shapes are static: one program, whatever the data."""
+def test_plain_grouped_linear_compiles_once_for_all_counts(rng):
+    """Its shapes are static, so that one program serves all counts."""
     kernel, bias = (tf.constant(rng.standard_normal(shape), tf.float32) for shape in ((4, 5, 3), (4, 3)))
     compiled = tf.function(lambda x, counts: plain.grouped_linear(x, kernel, bias, counts), jit_compile=True)
     inputs = tf.constant(rng.standard_normal((12, 5)), tf.float32)
@@ -299,26 +302,28 @@ def test_plain_grouped_linear_is_compiled_with_any_counts(rng):
 
 
 @pytest.mark.parametrize("module", [fast, plain])
-def test_normal_numbers_are_normal_and_of_their_seed(module):
-    first, again, other = (np.array(module.normal((400, 250), tf.constant(seed))) for seed in ([3, 4], [3, 4], [3, 5]))
-    np.testing.assert_array_equal(first, again)
+def test_normal_numbers_have_a_normal_distribution_and_depend_on_the_seed(module):
+    first, repeated, other_seed = (
+        np.array(module.normal((400, 250), tf.constant(seed))) for seed in ([3, 4], [3, 4], [3, 5])
+    )
+    np.testing.assert_array_equal(first, repeated)
     noise = 4 / first.size**0.5
     for moment, expected in ((1, 0.0), (2, 1.0), (3, 0.0), (4, 3.0)):
         assert np.mean(first**moment) == pytest.approx(expected, abs=10 * noise)
-    assert abs(np.mean(first * other)) < noise
+    assert abs(np.mean(first * other_seed)) < noise
     assert abs(np.mean(first[1:] * first[:-1])) < noise
     assert first.dtype == np.float32 and np.isfinite(first).all()
 
 
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("length", [1, 4, 40])
-def test_heads_are_split_and_merged(rng, length, heads):
+def test_split_and_merge_heads(rng, length, heads):
     x = tf.constant(rng.standard_normal((2, length, 5 * heads)), tf.float32)
-    for known in (True, False):
-        spec = [tf.TensorSpec(x.shape if known else [None, None, 5 * heads])]
+    for static_shape in (True, False):
+        spec = [tf.TensorSpec(x.shape if static_shape else [None, None, 5 * heads])]
         split = [tf.function(lambda x, m=m: m.split_heads(x, heads), input_signature=spec)(x) for m in (fast, plain)]
         np.testing.assert_array_equal(*split)
         np.testing.assert_array_equal(split[0], np.array(x).reshape(2, length, heads, 5).swapaxes(1, 2))
-        spec = [tf.TensorSpec(split[0].shape if known else [None, heads, None, 5])]
+        spec = [tf.TensorSpec(split[0].shape if static_shape else [None, heads, None, 5])]
         for module in (fast, plain):
             np.testing.assert_array_equal(tf.function(module.merge_heads, input_signature=spec)(split[0]), x)

@@ -1,12 +1,12 @@
-"""Attention with its weights."""
+"""Calls attention and returns its weights as well."""
 
 from t2t_keras.layers.collectors import AttentionWeights
 
 
-def attended(layer, *arguments, **named) -> tuple:
-    """The outputs of a `MultiHeadAttention`, and its weights, [batch, heads, query_len, key_len].
+def call_with_weights(layer, *arguments, **named) -> tuple:
+    """Returns the outputs of a `MultiHeadAttention` and its weights, [batch, heads, query_len, key_len].
 
-    While weights are collected, a window is a mask.
+    While weights are collected, the layer applies a window as a mask.
     """
     with AttentionWeights() as collector:
         outputs = layer(*arguments, **named)

@@ -1,5 +1,3 @@
-"""What the tests of the layers share."""
-
 import keras
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every wrong argument of a layer or a call raises an error that names it and says what it takes."""
+"""Each invalid argument of a layer or a call raises an error with its name and its valid values."""
 
 import math
 import re
@@ -94,7 +94,7 @@ def test_a_constructor_names_the_argument(kind: Any, arguments, name, valid):
         kind(**arguments)
 
 
-def test_whole_numbers_of_numpy_are_whole_numbers():
+def test_integers_of_numpy_are_valid():
     layer = layers.EncoderLayer(num_heads=np.int64(2), d_ff=np.int32(12), dropout_rate=np.float32(0.5))
     config = layer.get_config()
     assert type(config["num_heads"]) is int and type(config["dropout_rate"]) is float
@@ -106,19 +106,19 @@ def test_whole_numbers_of_numpy_are_whole_numbers():
     [layers.Dropout(0.1), layers.Encoder(1, **SIZES), layers.FeedForward(4, 0.1)],
     ids=lambda x: type(x).__name__,
 )
-def test_a_seed_is_two_whole_numbers(layer, seed):
+def test_a_seed_must_be_two_integers(layer, seed):
     with pytest.raises(ValueError, match="`seed` must be two whole numbers"):
         layer(X, seed=seed, training=True)
 
 
 @pytest.mark.parametrize("mask", [[[True] * 5] * 5, "all", True], ids=["list", "str", "bool"])
-def test_a_mask_is_a_tensor(mask):
+def test_a_mask_must_be_a_tensor(mask):
     attention = layers.MultiHeadAttention(2)
     with pytest.raises(ValueError, match="an attention mask must be a bool tensor or array, got a"):
         attention(X, X, attention_mask=mask)
 
 
-def test_a_list_in_the_place_of_a_tensor_is_named():
+def test_a_list_instead_of_a_tensor_is_an_error():
     with pytest.raises(ValueError, match="`attention_mask` must be a tensor or an array, got a list"):
         layers.MultiHeadAttention(2)(X, X, [[True] * 5] * 5)
     with pytest.raises(ValueError, match="must be float, got int32"):
@@ -129,7 +129,7 @@ def test_a_list_in_the_place_of_a_tensor_is_named():
         layers.TiedEmbedding(9, 8)([[3, 4]])
 
 
-def test_batches_have_the_same_size():
+def test_batches_must_have_the_same_size():
     memory = np.ones((1, 3, 8), "float32")
     with pytest.raises(ValueError, match="`query` and `memory` must have the same batch size, got 2 and 1"):
         layers.MultiHeadAttention(2)(X, memory)
@@ -142,7 +142,7 @@ def test_batches_have_the_same_size():
         decoder(X, X, past=past)
 
 
-def test_inputs_have_three_axes():
+def test_inputs_must_have_three_axes():
     with pytest.raises(ValueError, match=r"`inputs` must have 3 axes, got the shape \(5, 8\)"):
         layers.EncoderLayer(**SIZES)(X[0])
     with pytest.raises(ValueError, match=r"`memory` must have 3 axes, got the shape \(5, 8\)"):
@@ -153,7 +153,7 @@ def test_inputs_have_three_axes():
 
 @pytest.mark.parametrize("make", [layers.padding_mask, layers.token_rows, layers.causal_mask])
 @pytest.mark.parametrize(
-    ("ids", "given"),
+    ("ids", "received"),
     [
         (np.ones(3, "int32"), r"the shape \(3,\)"),
         (np.ones((1, 2, 3), "int32"), r"the shape \(1, 2, 3\)"),
@@ -163,12 +163,12 @@ def test_inputs_have_three_axes():
     ],
     ids=["one axis", "three axes", "bool", "text", "list"],
 )
-def test_masks_take_token_ids(make, ids, given):
-    with pytest.raises(ValueError, match=rf"`token_ids` must be token ids, int \[batch, length\], got {given}"):
+def test_masks_need_token_ids(make, ids, received):
+    with pytest.raises(ValueError, match=rf"`token_ids` must be token ids, int \[batch, length\], got {received}"):
         make(ids)
 
 
-def test_an_unknown_length_is_refused_with_what_works():
+def test_the_error_for_an_unknown_length_names_an_alternative():
     with pytest.raises(ValueError, match="the length is None, .*; pass the token ids"):
         layers.causal_mask(ops.shape(keras.Input((None,)))[1])
 
@@ -177,7 +177,7 @@ IDS = np.ones((2, 3), "int32")
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "words"),
+    ("source", "target", "message"),
     [
         (IDS[0], IDS, '`inputs["source"]` must be token ids, int [batch, length], got the shape (3,)'),
         (IDS, IDS[..., None], '`inputs["target"]` must be token ids, int [batch, length], got the shape (2, 3, 1)'),
@@ -186,13 +186,13 @@ IDS = np.ones((2, 3), "int32")
     ],
     ids=["one axis", "three axes", "bool", "batches"],
 )
-def test_a_model_names_its_inputs(source, target, words):
+def test_invalid_inputs_of_a_model_are_named(source, target, message):
     model = Transformer.from_preset("tiny", vocab_size=9, num_encoder_layers=1, num_decoder_layers=1)
-    with pytest.raises(ValueError, match=re.escape(words)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         model({"source": source, "target": target})
 
 
 @pytest.mark.parametrize("config", [{"vocab_size": 9}, None, "base"], ids=repr)
-def test_a_model_takes_the_settings_of_its_family(config):
+def test_a_model_needs_the_configuration_of_its_family(config):
     with pytest.raises(ValueError, match=r"`config` must be a TransformerConfig, such as TransformerConfig\("):
         Transformer(config)

@@ -1,4 +1,4 @@
-"""What layers hand over beside their outputs goes to the innermost collector of one pass, and nowhere else."""
+"""Side results of layers go only to the innermost collector of the same pass."""
 
 import threading
 from typing import Any
@@ -26,7 +26,7 @@ def x(rng) -> np.ndarray:
     return rng.standard_normal((3, 4, 6)).astype("float32")
 
 
-def test_the_innermost_of_a_kind_receives_and_only_within_its_block(layer, x):
+def test_only_the_innermost_open_collector_receives_results(layer, x):
     with AuxiliaryLosses() as outer:
         with AuxiliaryLosses() as inner, AttentionWeights() as attention:
             layer(x)
@@ -36,46 +36,46 @@ def test_the_innermost_of_a_kind_receives_and_only_within_its_block(layer, x):
     assert (len(outer.losses), len(inner.losses), len(attention.weights)) == (2, 2, 2)
 
 
-def test_a_block_that_fails_ends_as_well(layer, x):
+def test_a_collector_closes_after_an_error(layer, x):
     with pytest.raises(ZeroDivisionError), AuxiliaryLosses():
         raise ZeroDivisionError
     assert AuxiliaryLosses.innermost() is None
 
 
-def test_nothing_collected_is_zero():
+def test_an_empty_collector_has_a_total_of_zero():
     assert float(AuxiliaryLosses().total()) == 0
 
 
-def test_experts_compute_no_loss_that_nobody_collects(layer, x, monkeypatch):
+def test_experts_compute_no_loss_without_a_collector(layer, x, monkeypatch):
     with AuxiliaryLosses():
         expected = layer(x)
     monkeypatch.setattr(MixtureOfExperts, "_balance_loss", None)
     np.testing.assert_array_equal(layer(x), expected)
 
 
-def test_a_thread_writes_to_its_own(layer, x):
-    """As the threads of replicas do."""
-    actual, begun, may_end = [], threading.Barrier(2), threading.Barrier(2)
+def test_each_thread_has_its_own_collectors(layer, x):
+    """The threads of replicas collect this way."""
+    actual, has_started, may_end = [], threading.Barrier(2), threading.Barrier(2)
 
     def run(times: int) -> None:
         with AuxiliaryLosses() as collector:
-            begun.wait()
+            has_started.wait()
             for _ in range(times):
                 layer(x)
             may_end.wait()
         actual.append((times, len(collector.losses)))
 
     threads = [threading.Thread(target=run, args=(times,)) for times in (1, 3)]
-    with AuxiliaryLosses() as mine:
+    with AuxiliaryLosses() as own_loss:
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(actual) == [(1, 2), (3, 6)] and not mine.losses
+    assert sorted(actual) == [(1, 2), (3, 6)] and not own_loss.losses
 
 
-def test_each_trace_has_its_own(layer, x):
-    """Traced for two shapes, with gradients, then run outside of a graph: each gives the losses of its own pass."""
+def test_each_trace_has_its_own_collectors(layer, x):
+    """Traces two shapes with gradients, then runs eagerly: each pass returns its own losses."""
 
     @tf.function(reduce_retracing=False, autograph=False)
     def loss_and_gradient(x):
@@ -93,7 +93,7 @@ def test_each_trace_has_its_own(layer, x):
     np.testing.assert_allclose(tf.reduce_sum(collector.total()), parts[0][0], rtol=1e-5)
 
 
-def test_somebody_elses_functional_model_is_not_touched_by_it(x):
+def test_collectors_do_not_affect_functional_models(x):
     inputs = keras.Input((None, 6))
     model = keras.Model(inputs, Encoder(1, **EXPERTS)(inputs))
     expected = model(x)
@@ -103,7 +103,7 @@ def test_somebody_elses_functional_model_is_not_touched_by_it(x):
 
 
 @pytest.mark.parametrize("window", [None, (1, 1)])
-def test_weights_of_attention_are_those_before_dropout_by_sentence_and_head(window):
+def test_collected_attention_weights_exclude_dropout(window):
     layer, x = (
         MultiHeadAttention(4, 3, 3, dropout_rate=0.5, window=window),
         np.random.default_rng(1).normal(size=(2, 5, 6)),
@@ -111,7 +111,7 @@ def test_weights_of_attention_are_those_before_dropout_by_sentence_and_head(wind
     with AttentionWeights() as collector:
         outputs = layer(x, x, training=True, seed=np.array([1, 2], np.int32))
     (weights,) = collector.weights
-    assert tuple(weights.shape) == (2, 4, 5, 5)  # batch, heads, queries, keys
+    assert tuple(weights.shape) == (2, 4, 5, 5)  # [batch, heads, queries, keys]
     np.testing.assert_allclose(np.sum(weights, -1), 1, rtol=1e-5)
     assert (np.array(weights)[:, :, 0, 4] == 0).all() == (window is not None)
     np.testing.assert_allclose(outputs, layer(x, x, training=True, seed=np.array([1, 2], np.int32)), atol=1e-5)

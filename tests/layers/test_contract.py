@@ -1,4 +1,4 @@
-"""What every layer promises: its configuration, shapes, types, saving and mixed precision."""
+"""The contract of every layer: registration, masks, seeds, subclasses and stateless calls."""
 
 import dataclasses
 import functools
@@ -22,14 +22,15 @@ T2T |= {"relu_dropout_rate": 0.3, "attention_score": "additive", "attention_wind
 
 @dataclasses.dataclass(eq=False)
 class Case:
-    """A layer, and how somebody's functional model calls it.
+    """A layer and its use in a functional model.
 
     Attributes:
-        make: makes the layer.
-        shapes: of the inputs, without the batch.
-        mask: a mask argument by name, if the call has one.
-        integers: whether the inputs are token ids.
+        make: the class of the layer.
+        config: the arguments of the class.
+        shapes: the shapes of the inputs without the batch.
         output: the shape of the result for a batch of 2.
+        mask: the name of the mask argument, if the call has one.
+        integers: whether the inputs are token ids.
     """
 
     make: Callable[..., keras.layers.Layer]
@@ -92,8 +93,8 @@ every_layer = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 @functools.cache
-def shared(case: Case) -> keras.layers.Layer:
-    """A layer for all tests that leave it as it is."""
+def shared_layer(case: Case) -> keras.layers.Layer:
+    """Returns one layer for all tests that do not modify it."""
     return case.make(**case.config)
 
 
@@ -104,7 +105,7 @@ def example(case: Case, rng) -> list[np.ndarray]:
 
 
 def functional_model(case: Case, layer: keras.layers.Layer) -> keras.Model:
-    """Length and batch unknown, and a mask computed inside from another input."""
+    """Returns a model with unknown length and batch size; it computes the mask from a separate input."""
     inputs = [keras.Input((None, *shape[1:]), dtype="int32" if case.integers else "float32") for shape in case.shapes]
     if case.mask is None:
         return keras.Model(inputs, layer(*inputs))
@@ -120,7 +121,7 @@ def test_every_public_layer_is_covered():
 
 
 @every_layer
-def test_it_is_registered_for_saving(case):
+def test_the_layer_is_registered_for_saving(case):
     assert keras.saving.get_registered_name(case.make) == f"t2t_keras>{case.make.__name__}"
     stored = keras.saving.serialize_keras_object(case.make(**case.config))
     for module in (stored["module"], "t2t_keras.a_former_home"):
@@ -129,24 +130,24 @@ def test_it_is_registered_for_saving(case):
 
 
 @every_layer
-def test_the_mask_argument_matters(case, rng):
+def test_the_mask_hides_positions(case, rng):
     if case.mask is None:
         assert not {"self_attention_mask", "attention_mask"} & set(case.make.call.__code__.co_varnames)
         return
-    layer, inputs = shared(case), example(case, rng)
+    layer, inputs = shared_layer(case), example(case, rng)
     length = inputs[-1].shape[1]
-    hidden = np.arange(length) < length - 1
-    outputs = np.array(layer(*inputs, **{case.mask: hidden}))
+    visible = np.arange(length) < length - 1
+    outputs = np.array(layer(*inputs, **{case.mask: visible}))
     assert np.abs(outputs - np.array(layer(*inputs))).max() > 1e-4
     changed = [x.copy() for x in inputs]
     changed[-1][:, -1] += 1.0
     rows = slice(None) if len(inputs) > 1 else slice(0, length - 1)
-    np.testing.assert_allclose(np.array(layer(*changed, **{case.mask: hidden}))[:, rows], outputs[:, rows], atol=1e-5)
+    np.testing.assert_allclose(np.array(layer(*changed, **{case.mask: visible}))[:, rows], outputs[:, rows], atol=1e-5)
 
 
 @every_layer
-def test_it_runs_in_training_with_and_without_a_seed(case, rng):
-    layer, inputs = shared(case), example(case, rng)
+def test_the_layer_runs_in_training_with_and_without_a_seed(case, rng):
+    layer, inputs = shared_layer(case), example(case, rng)
     assert np.all(np.isfinite(layer(*inputs, training=True)))
     if "seed" in case.make.call.__code__.co_varnames:
         seed = ops.convert_to_tensor([1, 2], "int32")
@@ -155,7 +156,7 @@ def test_it_runs_in_training_with_and_without_a_seed(case, rng):
 
 
 @every_layer
-def test_a_stateless_call_hands_training_on(case, rng):
+def test_a_stateless_call_passes_on_the_training_flag(case, rng):
     layer, inputs = case.make(**case.config), example(case, rng)
     expected = layer(*inputs)
     state = [[variable.value for variable in variables] for variables in _variables(layer)]
@@ -170,35 +171,41 @@ def _variables(layer: keras.layers.Layer) -> tuple[list, list]:
     return layer.trainable_variables, layer.non_trainable_variables
 
 
-def test_a_subclass_keeps_what_it_hands_on():
+def test_a_subclass_stores_the_arguments_of_its_base():
     class Scaled(layers.FeedForward):
         def __init__(self, d_ff, gain=1.0, **settings):
             super().__init__(d_ff, **settings)
             self.gain = gain
 
-    made = Scaled.from_config(Scaled(8, gain=2.0, activation="gelu", dropout_rate=0.3, name="mine").get_config())
-    assert (made.d_ff, made.gain, made.activation, made.dropout_rate, made.name) == (8, 2.0, "gelu", 0.3, "mine")
+    restored = Scaled.from_config(Scaled(8, gain=2.0, activation="gelu", dropout_rate=0.3, name="mine").get_config())
+    assert (restored.d_ff, restored.gain, restored.activation, restored.dropout_rate, restored.name) == (
+        8,
+        2.0,
+        "gelu",
+        0.3,
+        "mine",
+    )
 
 
-def test_a_subclass_may_store_its_own_arguments_and_have_any():
+def test_a_subclass_can_have_its_own_arguments():
     class WithDropout(layers.EncoderLayer):
-        def __init__(self, rate=0.1, **more):
-            super().__init__(**more)
+        def __init__(self, rate=0.1, **kwargs):
+            super().__init__(**kwargs)
             self.extra = keras.layers.Dropout(rate)
 
         def get_config(self):
             return {**super().get_config(), "rate": self.extra.rate}
 
     class Starred(layers.FeedForward):
-        def __init__(self, *sizes, dtype=None, **more):
-            super().__init__(*sizes, dtype=dtype, **more)
+        def __init__(self, *sizes, dtype=None, **kwargs):
+            super().__init__(*sizes, dtype=dtype, **kwargs)
 
     assert WithDropout.from_config(WithDropout(0.3, **LAYER).get_config()).extra.rate == 0.3
     copy = Starred.from_config(Starred(8, dtype="mixed_bfloat16").get_config())
     assert (copy.d_ff, copy.compute_dtype) == (8, "bfloat16")
 
 
-def test_a_mask_that_cannot_be_one_is_refused(rng):
+def test_a_mask_with_an_invalid_shape_is_rejected(rng):
     layer, x = layers.EncoderLayer(**LAYER), rng.standard_normal((3, 4, 8)).astype("float32")
     for shape in ((3, 4), (3, 1, 1, 5), (3, 4, 1, 1, 1)):
         with pytest.raises(
@@ -207,7 +214,7 @@ def test_a_mask_that_cannot_be_one_is_refused(rng):
             layer(x, np.ones(shape, bool))
 
 
-def test_the_mask_of_keras_is_handed_on(rng):
+def test_keras_masks_are_passed_on(rng):
     token_ids = np.array([[5, 6, 0, 0], [7, 0, 0, 0]])
     x = keras.layers.Embedding(9, 8, mask_zero=True)(token_ids)
     for layer in (layers.SinusoidalPositions(), layers.EncoderLayer(**LAYER), layers.FeedForward(4)):

@@ -27,7 +27,7 @@ def test_a_layer_equals_figure_1(rng, norm_position, changes):
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_position):
+def test_the_stack_applies_its_layers_and_a_final_norm_if_pre(rng, norm_position):
     decoder = Decoder(2, **{**SIZES, "norm_position": norm_position})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
@@ -43,7 +43,7 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing(rng, norm_position):
+def test_collecting_attention_weights_does_not_change_the_call(rng, norm_position):
     decoder = Decoder(2, **{**SIZES, "norm_position": norm_position})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
@@ -53,15 +53,15 @@ def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing
     with AttentionWeights() as collector:
         outputs = decoder(*inputs)
     np.testing.assert_array_equal(outputs, decoder(*inputs))
-    # A layer attends to itself, then to the memory.
-    self_weights, cross_weights = (ops.stack(collector.weights[which::2], axis=1) for which in (0, 1))
+    # Each layer attends to itself first, then to the memory.
+    self_weights, cross_weights = (ops.stack(collector.weights[offset::2], axis=1) for offset in (0, 1))
 
     causal = np.broadcast_to(np.tril(np.ones((4, 4), bool)), (2, 4, 4))
     cross, expected_self, expected_cross = np.repeat(mask[:, None], 4, 1), [], []
     for layer in decoder.layers:
         query = x if norm_position == "post" else numpy_oracle.layer_norm(layer.self_attention_residual.norm, x)
         expected_self.append(numpy_oracle.attention_weights(layer.self_attention, query, query, causal))
-        query = numpy_oracle.self_attended(layer, x, causal)
+        query = numpy_oracle.self_attention_sublayer(layer, x, causal)
         if norm_position == "pre":
             query = numpy_oracle.layer_norm(layer.cross_attention_residual.norm, query)
         expected_cross.append(numpy_oracle.attention_weights(layer.cross_attention, query, memory, cross))
@@ -73,20 +73,20 @@ def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing
     assert np.all(np.triu(self_weights, 1) == 0)
 
 
-def test_every_dropout_site_has_a_mask_of_its_own(rng):
-    """Taking away any one rate changes the outcome, and layers of one stack differ."""
+def test_every_dropout_site_has_a_different_mask(rng):
+    """Setting a single rate to 0 changes the outputs, and layers of one stack have different masks."""
     names = ("dropout_rate", "attention_dropout_rate", "relu_dropout_rate")
     x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (4, 3))
     seed = ops.convert_to_tensor([1, 2], "int32")
     reference = Decoder(2, **{**SIZES, **dict.fromkeys(names, 0.4)})
-    outcome = np.array(reference(x, memory, seed=seed, training=True))
-    np.testing.assert_array_equal(outcome, reference(x, memory, seed=seed, training=True))
+    outputs = np.array(reference(x, memory, seed=seed, training=True))
+    np.testing.assert_array_equal(outputs, reference(x, memory, seed=seed, training=True))
     for name in names:
-        other = Decoder(2, **{**SIZES, **dict.fromkeys(names, 0.4), name: 0.0})
-        other.build(x.shape, memory.shape)
-        for weight, value in zip(other.trainable_variables, reference.trainable_variables, strict=True):
+        without_one_site = Decoder(2, **{**SIZES, **dict.fromkeys(names, 0.4), name: 0.0})
+        without_one_site.build(x.shape, memory.shape)
+        for weight, value in zip(without_one_site.trainable_variables, reference.trainable_variables, strict=True):
             weight.assign(value)
-        assert np.abs(np.array(other(x, memory, seed=seed, training=True)) - outcome).max() > 1e-3
+        assert np.abs(np.array(without_one_site(x, memory, seed=seed, training=True)) - outputs).max() > 1e-3
 
 
 CHANGES = {
@@ -100,10 +100,10 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(
-    ("changes", "beam_size"), [({}, 1), *((changes, 3) for changes in CHANGES.values())], ids=["alone", *CHANGES]
+    ("changes", "beam_size"), [({}, 1), *((changes, 3) for changes in CHANGES.values())], ids=["greedy", *CHANGES]
 )
-def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
-    """The hypotheses of a sentence take the place of the target length."""
+def test_steps_equal_the_call(rng, changes, beam_size):
+    """The hypotheses of a sentence take the axis of the target positions."""
     decoder = Decoder(2, **{**SIZES, **changes})
     decoder.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(decoder, rng)
@@ -121,27 +121,27 @@ def test_position_by_position_equals_all_at_once(rng, changes, beam_size):
     beams = x.reshape(batch, beam_size, length, 8)
     expected = np.array(expected).reshape(beams.shape)
     for position in range(length):
-        own = np.tile(np.eye(beam_size, dtype=bool), min(position, window) + 1)  # --> [beam, positions * beam]
+        same_beam_mask = np.tile(np.eye(beam_size, dtype=bool), min(position, window) + 1)  # [beam, positions * beam]
         inputs = ops.convert_to_tensor(beams[:, :, position])
-        outputs, past = decoder(inputs, memories, ops.convert_to_tensor(own), mask, past=past)
-        past = [each.newest(window * beam_size) for each in past]
+        outputs, past = decoder(inputs, memories, ops.convert_to_tensor(same_beam_mask), mask, past=past)
+        past = [keys_and_values.newest(window * beam_size) for keys_and_values in past]
         assert tuple(past[0].keys.shape) == (batch, 2, min(position + 1, window) * beam_size, 4)
         np.testing.assert_allclose(outputs, expected[:, :, position], atol=1e-5)
 
 
-def shapes_of(results):
+def shapes_and_dtypes(results):
     return keras.tree.map_structure(
-        lambda each: (tuple(each.shape), keras.backend.standardize_dtype(each.dtype)), results
+        lambda tensor: (tuple(tensor.shape), keras.backend.standardize_dtype(tensor.dtype)), results
     )
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_a_symbolic_call_with_a_past_has_the_shapes_of_a_real_one(rng, policy):
+def test_a_symbolic_call_with_a_past_has_the_shapes_of_an_actual_call(rng, policy):
     x, memory = (rng.standard_normal((2, n, 8)).astype("float32") for n in (4, 3))
     attention = MultiHeadAttention(2, 4, 3, dtype=policy)
     layer, decoder = DecoderLayer(**SIZES, dtype=policy), Decoder(2, **SIZES, dtype=policy)
-    for each in (attention, layer, decoder):
-        each(x, memory)
+    for called_layer in (attention, layer, decoder):
+        called_layer(x, memory)
     attention_past, layer_past = attention(x, x, past=attention.empty_keys_and_values(2))[1], decoder.empty_past(2)[0]
     calls = [
         (attention, (x, x, None, None, attention_past), {}),
@@ -150,10 +150,10 @@ def test_a_symbolic_call_with_a_past_has_the_shapes_of_a_real_one(rng, policy):
         (layer, (x, memory), {"past": layer_past}),
         (decoder, (x, memory), {"past": decoder.empty_past(2)}),
     ]
-    for each, inputs, arguments in calls:
-        first, *others = inputs
-        symbolic = each(keras.KerasTensor(first.shape, "float32"), *others, **arguments)
-        assert shapes_of(symbolic) == shapes_of(each(*inputs, **arguments))
+    for called_layer, inputs, arguments in calls:
+        first, *other_inputs = inputs
+        symbolic = called_layer(keras.KerasTensor(first.shape, "float32"), *other_inputs, **arguments)
+        assert shapes_and_dtypes(symbolic) == shapes_and_dtypes(called_layer(*inputs, **arguments))
     symbolic = [keras.KerasTensor((None, None, 8), "float32")] * 2
     outputs, weights = attention(*symbolic, return_attention_scores=True)
     assert (outputs.shape, weights.shape) == ((None, None, 8), (None, 2, None, None))

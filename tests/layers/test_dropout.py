@@ -1,4 +1,4 @@
-"""Dropout as a function of its seed, and seeds that do not collide."""
+"""Dropout depends on its seed, and seeds do not collide."""
 
 import itertools
 
@@ -15,11 +15,11 @@ def seed(*words: int):
     return ops.convert_to_tensor(words, "int32")
 
 
-def kept(layer: Dropout, of_seed, shape=(100, 100)) -> np.ndarray:
-    return np.array(layer(np.ones(shape, "float32"), seed=of_seed, training=True)) != 0
+def kept_elements(layer: Dropout, seed_tensor, shape=(100, 100)) -> np.ndarray:
+    return np.array(layer(np.ones(shape, "float32"), seed=seed_tensor, training=True)) != 0
 
 
-def test_it_acts_in_training_only(rng):
+def test_dropout_acts_only_in_training(rng):
     x = rng.standard_normal((3, 4)).astype("float32")
     layer = Dropout(0.5)
     for training in (None, False):
@@ -28,41 +28,42 @@ def test_it_acts_in_training_only(rng):
     assert np.any(np.array(layer(x, seed=seed(1, 2), training=True)) == 0)
 
 
-def test_the_mask_is_a_function_of_the_seed_alone():
-    first = kept(Dropout(0.3), seed(5, 6))
+def test_the_mask_depends_only_on_the_seed():
+    first = kept_elements(Dropout(0.3), seed(5, 6))
     Dropout(0.3)(np.ones((3, 3), "float32"), training=True)
-    np.testing.assert_array_equal(first, kept(Dropout(0.3), seed(5, 6)))
+    np.testing.assert_array_equal(first, kept_elements(Dropout(0.3), seed(5, 6)))
     layer = Dropout(0.3)
     traced = tf.function(lambda s: layer(tf.ones((100, 100)), seed=s, training=True))
     np.testing.assert_array_equal(first, np.array(traced(seed(5, 6))) != 0)
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.9, 0.013, 0.01, 0.001, 0.999])
-def test_rate_and_mean_are_right(rate):
+def test_rate_and_mean(rate):
     shape = (400, 500)
     outputs = np.array(Dropout(rate)(np.ones(shape, "float32"), seed=seed(3, 4), training=True))
     assert len(np.unique(outputs)) == 2
-    # Four standard deviations of a share of 200,000, and the rounding of the rate that is allowed.
+    # Four standard deviations of a share of 200,000 elements, plus the rounding of the rate.
     noise = 4 * (rate * (1 - rate) / outputs.size) ** 0.5
     assert abs(np.mean(outputs == 0) - rate) < noise + 0.02 * min(rate, 1 - rate)
     assert abs(outputs.mean() - 1.0) < noise / (1 - rate)
 
 
-def test_other_seeds_give_independent_masks():
+def test_different_seeds_give_independent_masks():
     masks = {
-        words: kept(Dropout(0.5), seed(*words)) for words in [(1, 2), (1, 3), (2, 2), (2, 3), (0, 0), (-1, 2**31 - 1)]
+        words: kept_elements(Dropout(0.5), seed(*words))
+        for words in [(1, 2), (1, 3), (2, 2), (2, 3), (0, 0), (-1, 2**31 - 1)]
     }
-    for one, other in itertools.combinations(masks.values(), 2):
-        assert abs(np.mean(one == other) - 0.5) < 4 * 0.5 / 100
+    for first, second in itertools.combinations(masks.values(), 2):
+        assert abs(np.mean(first == second) - 0.5) < 4 * 0.5 / 100
 
 
-def test_without_a_seed_every_call_draws_its_own():
+def test_calls_without_a_seed_have_different_masks():
     layer = Dropout(0.5)
-    assert not np.array_equal(kept(layer, None), kept(layer, None))
-    assert not np.array_equal(kept(Dropout(0.5), None), kept(Dropout(0.5), None))
+    assert not np.array_equal(kept_elements(layer, None), kept_elements(layer, None))
+    assert not np.array_equal(kept_elements(Dropout(0.5), None), kept_elements(Dropout(0.5), None))
 
 
-def test_the_type_stays_and_the_gradient_has_the_same_mask():
+def test_the_output_has_the_input_dtype_and_the_gradient_the_same_mask():
     x = tf.ones((50, 50), tf.bfloat16)
     layer = Dropout(0.5, dtype="bfloat16")
     with tf.GradientTape() as tape:
@@ -72,7 +73,7 @@ def test_the_type_stays_and_the_gradient_has_the_same_mask():
     np.testing.assert_array_equal(tf.cast(tape.gradient(outputs, x), tf.float32), tf.cast(outputs, tf.float32))
 
 
-def test_fold_in_gives_int32_and_wraps_around():
+def test_fold_in_returns_int32_and_wraps_around():
     folded = fold_in(seed(2**31 - 1, -(2**31)), 4)
     assert folded.dtype == tf.int32
     expected = [(word * 1664525 + 9 * 69069 + 2**31) % 2**32 - 2**31 for word in (2**31 - 1, -(2**31))]
@@ -85,17 +86,17 @@ def test_seeds_of_all_sites_layers_replicas_and_steps_differ():
     replicas = [fold_in(steps, replica) for replica in range(8)]
     sites = []
     for replica, stack in itertools.product(replicas, range(2)):
-        of_stack = fold_in(replica, stack)
-        sites.append(fold_in(of_stack, 0))
+        stack_seeds = fold_in(replica, stack)
+        sites.append(fold_in(stack_seeds, 0))
         for layer in range(6):
-            of_layer = fold_in(fold_in(of_stack, 1), layer)
-            sites += [fold_in(of_layer, site) for site in range(6)]
-    seeds = np.concatenate(sites)  # --> [steps * replicas * sites, 2]
+            layer_seeds = fold_in(fold_in(stack_seeds, 1), layer)
+            sites += [fold_in(layer_seeds, site) for site in range(6)]
+    seeds = np.concatenate(sites)  # [steps * replicas * sites, 2]
     assert seeds.shape == (200 * 8 * 2 * 37, 2)
     assert len(np.unique(seeds, axis=0)) == len(seeds)
 
 
-def test_token_cutoff_hides_tokens_but_neither_padding_nor_ends():
+def test_token_cutoff_keeps_padding_and_end_symbols():
     token_ids = np.random.default_rng(0).integers(0, 30, (200, 50)).astype("int32")
     cut = np.array(token_cutoff(token_ids, 0.05, seed(1, 2)))
     is_hidden = cut < 0

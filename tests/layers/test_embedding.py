@@ -1,4 +1,4 @@
-"""One matrix that embeds and projects."""
+"""One matrix for embedding and output projection."""
 
 import keras
 import numpy as np
@@ -31,14 +31,14 @@ def functional_copier() -> tuple[keras.Model, TiedEmbedding]:
     return keras.Model(token_ids, embedding.logits(states)), embedding
 
 
-def test_logits_in_a_functional_model_are_of_the_matrix_that_is_trained(tmp_path):
+def test_logits_in_a_functional_model_train_the_embedding_matrix(tmp_path):
     model, embedding = functional_copier()
     token_ids = np.random.default_rng(1).integers(1, 10, (32, 6))
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(token_ids, token_ids, epochs=1, verbose=0)
     before = embedding.table.numpy()
     model.fit(token_ids, token_ids, epochs=1, verbose=0)
-    # Also the rows of tokens that no input has, by the gradient of the logits alone.
+    # The gradient of the logits also reaches rows of tokens that no input contains.
     assert np.abs(embedding.table.numpy() - before)[10:].max(axis=1).min() > 0
     states = model.layers[2](embedding(token_ids))
     expected = states @ embedding.table.numpy().T + embedding.bias.numpy()
@@ -50,20 +50,20 @@ def test_logits_in_a_functional_model_are_of_the_matrix_that_is_trained(tmp_path
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_ids_that_come_as_floats_are_ids(policy):
+def test_ids_can_be_floats(policy):
     layer = TiedEmbedding(400, 8, dtype=policy)
     np.testing.assert_array_equal(layer(np.array([[3.0, 399.0, 0.0]], np.float32)), layer(np.array([[3, 399, 0]])))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int64"])
-def test_ids_may_be_any_integers(dtype):
+def test_ids_can_have_any_integer_dtype(dtype):
     layer = TiedEmbedding(100, 8)
     np.testing.assert_array_equal(layer(np.array([[3, 99]], dtype)), layer(np.array([[3, 99]], "int32")))
 
 
 @pytest.mark.parametrize("hidden", [(0, 0), (-3, -10)])
-def test_padding_and_negative_ids_are_hidden_tokens(hidden):
-    """They embed to zero and learn nothing, even if there is no such row."""
+def test_padding_and_negative_ids_embed_to_zero(hidden):
+    """Their gradient is zero as well, even if the table has no such row."""
     layer = TiedEmbedding(11, 4)
     with tf.GradientTape() as tape:
         vectors = layer(tf.constant([[hidden[0], 3, hidden[1]]]))
@@ -74,7 +74,7 @@ def test_padding_and_negative_ids_are_hidden_tokens(hidden):
 
 
 def test_logits_are_products_with_every_row_of_the_same_matrix(rng):
-    layer = TiedEmbedding(11, 4)  # whose logits may be asked for first
+    layer = TiedEmbedding(11, 4)  # The logits can be the first call.
     states = rng.standard_normal((2, 3, 4)).astype("float32")
     logits = layer.logits(ops.convert_to_tensor(states))
     assert tuple(logits.shape) == (2, 3, 11)
@@ -82,7 +82,7 @@ def test_logits_are_products_with_every_row_of_the_same_matrix(rng):
     assert len(layer.weights) == 1
 
 
-def test_the_matrix_begins_with_a_deviation_of_one_over_the_root_of_d_model():
+def test_the_initial_matrix_has_a_deviation_of_one_over_the_root_of_d_model():
     layer = TiedEmbedding(2000, 64)
     layer.build()
     assert np.std(layer.table.numpy()) == pytest.approx(64**-0.5, rel=0.02)

@@ -1,4 +1,4 @@
-"""The left half of Figure 1 against NumPy, and what padding must not change."""
+"""The left half of Figure 1 against NumPy, and padding."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_a_layer_equals_figure_1(rng, norm_position, changes):
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_position):
+def test_the_stack_applies_its_layers_and_a_final_norm_if_pre(rng, norm_position):
     encoder = Encoder(3, **{**SIZES, "norm_position": norm_position})
     encoder.build((None, None, 8))
     numpy_oracle.randomise(encoder, rng)
@@ -41,7 +41,7 @@ def test_the_stack_is_its_layers_in_turn_with_a_last_norm_when_pre(rng, norm_pos
 
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
-def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing(rng, norm_position):
+def test_collecting_attention_weights_does_not_change_the_call(rng, norm_position):
     encoder = Encoder(2, **{**SIZES, "norm_position": norm_position})
     encoder.build((None, None, 8))
     numpy_oracle.randomise(encoder, rng)
@@ -51,7 +51,7 @@ def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing
     with AttentionWeights() as collector:
         outputs = encoder(*inputs)
     np.testing.assert_array_equal(outputs, encoder(*inputs))
-    weights = ops.stack(collector.weights, axis=1)  # --> [batch, layers, heads, source_len, source_len]
+    weights = ops.stack(collector.weights, axis=1)  # [batch, layers, heads, source_len, source_len]
     expected = []
     for layer in encoder.layers:
         query = x if norm_position == "post" else numpy_oracle.layer_norm(layer.self_attention_residual.norm, x)
@@ -64,7 +64,7 @@ def test_the_attention_that_is_collected_is_that_of_the_call_and_changes_nothing
     assert np.all(np.array(weights)[0, ..., 3] == 0)
 
 
-def test_padding_changes_no_real_position(rng):
+def test_padding_does_not_affect_other_positions(rng):
     encoder = Encoder(2, **SIZES)
     x = rng.standard_normal((2, 4, 8)).astype("float32")
     noise = rng.standard_normal((2, 3, 8)).astype("float32")

@@ -17,24 +17,24 @@ def test_it_equals_equation_2(rng, activation):
     assert layer.count_params() == 6 * 12 + 12 + 12 * 6 + 6
 
 
-def test_relu_dropout_acts_in_training_on_the_inner_activations(rng):
+def test_relu_dropout_acts_on_inner_activations_in_training(rng):
     layer = FeedForward(64, dropout_rate=0.5)
     x = rng.standard_normal((2, 3, 6)).astype("float32")
     seed = ops.convert_to_tensor([1, 2], "int32")
-    calm, dropped = np.array(layer(x, seed=seed)), np.array(layer(x, seed=seed, training=True))
-    np.testing.assert_array_equal(calm, layer(x))
+    undropped, dropped = np.array(layer(x, seed=seed)), np.array(layer(x, seed=seed, training=True))
+    np.testing.assert_array_equal(undropped, layer(x))
     np.testing.assert_array_equal(dropped, layer(x, seed=seed, training=True))
-    assert np.abs(dropped - calm).max() > 1e-3
+    assert np.abs(dropped - undropped).max() > 1e-3
     assert np.all(dropped != 0)
 
 
-def test_positions_left_out_are_zeros(rng):
+def test_skipped_positions_are_zero(rng):
     layer = FeedForward(12)
     layer.build((None, None, 6))
     numpy_oracle.randomise(layer, rng)
     x = rng.standard_normal((2, 3, 6)).astype("float32")
     outputs = np.array(layer(x, token_rows=ops.convert_to_tensor([0, 4, 5], "int32"))).reshape(6, 6)
-    everything = np.array(layer(x)).reshape(6, 6)
-    np.testing.assert_allclose(outputs[[0, 4, 5]], everything[[0, 4, 5]], atol=1e-6)
+    all_outputs = np.array(layer(x)).reshape(6, 6)
+    np.testing.assert_allclose(outputs[[0, 4, 5]], all_outputs[[0, 4, 5]], atol=1e-6)
     np.testing.assert_array_equal(outputs[[1, 2, 3]], 0)
     assert layer(x, token_rows=ops.zeros((0,), "int32")).shape == (2, 3, 6)

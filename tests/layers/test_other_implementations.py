@@ -1,4 +1,4 @@
-"""The same weights in other people's Transformers give the same outputs, loss and gradients."""
+"""Other implementations of the Transformer with the same weights have the same outputs, loss and gradients."""
 
 import numpy as np
 import pytest
@@ -15,45 +15,45 @@ TARGET = np.array([[5, 6, 7, 8, 1], [9, 3, 1, 0, 0]], "int32")
 every_position_of_the_norm = pytest.mark.parametrize("norm_position", ["post", "pre"])
 
 
-def randomised(layer, rng):
-    """The layer, built, with weights that all matter."""
+def randomise_weights(layer, rng):
+    """Builds the layer with random weights and returns it."""
     for weight in layer.trainable_variables:
         weight.assign(weight + 0.3 * rng.standard_normal(tuple(weight.shape)).astype("float32"))
     return layer
 
 
-def as_torch(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What belongs to each parameter of an `nn.Transformer`, of arrays by the paths of this project's variables.
+def to_torch_names(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Maps arrays, by the paths of this project's variables, to the parameters of an `nn.Transformer`.
 
-    Torch multiplies by the transposes of kernels, and keeps queries, keys and values in one of them.
+    Torch multiplies by transposed kernels, and stores those of queries, keys and values as one parameter.
     """
-    actual = {}
+    torch_arrays = {}
     for stack, attentions in (
         ("encoder", {"self_attention": "self_attn"}),
         ("decoder", {"self_attention": "self_attn", "cross_attention": "multihead_attn"}),
     ):
         sublayers = [*attentions, "feed_forward"]
         for index in range(2):
-            ours, theirs = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
+            our_name, torch_name = f"{stack}/layer_{index}", f"{stack}.layers.{index}"
             for name, other in attentions.items():
                 for kind, end in (("kernel", "weight"), ("bias", "bias")):
-                    joined = [values[f"{ours}/{name}/{part}_{kind}"].T for part in ("query", "key", "value")]
-                    actual[f"{theirs}.{other}.in_proj_{end}"] = np.concatenate(joined)
-                    actual[f"{theirs}.{other}.out_proj.{end}"] = values[f"{ours}/{name}/output_{kind}"].T
+                    in_proj = [values[f"{our_name}/{name}/{part}_{kind}"].T for part in ("query", "key", "value")]
+                    torch_arrays[f"{torch_name}.{other}.in_proj_{end}"] = np.concatenate(in_proj)
+                    torch_arrays[f"{torch_name}.{other}.out_proj.{end}"] = values[f"{our_name}/{name}/output_{kind}"].T
             for number, part in enumerate(("inner", "outer"), 1):
-                actual[f"{theirs}.linear{number}.weight"] = values[f"{ours}/feed_forward/{part}_kernel"].T
-                actual[f"{theirs}.linear{number}.bias"] = values[f"{ours}/feed_forward/{part}_bias"]
+                torch_arrays[f"{torch_name}.linear{number}.weight"] = values[f"{our_name}/feed_forward/{part}_kernel"].T
+                torch_arrays[f"{torch_name}.linear{number}.bias"] = values[f"{our_name}/feed_forward/{part}_bias"]
             for number, name in enumerate(sublayers, 1):
-                actual[f"{theirs}.norm{number}.weight"] = values[f"{ours}/{name}_residual/norm/scale"]
-                actual[f"{theirs}.norm{number}.bias"] = values[f"{ours}/{name}_residual/norm/offset"]
+                torch_arrays[f"{torch_name}.norm{number}.weight"] = values[f"{our_name}/{name}_residual/norm/scale"]
+                torch_arrays[f"{torch_name}.norm{number}.bias"] = values[f"{our_name}/{name}_residual/norm/offset"]
         if f"{stack}/final_norm/scale" in values:
-            actual[f"{stack}.norm.weight"] = values[f"{stack}/final_norm/scale"]
-            actual[f"{stack}.norm.bias"] = values[f"{stack}/final_norm/offset"]
-    return actual
+            torch_arrays[f"{stack}.norm.weight"] = values[f"{stack}/final_norm/scale"]
+            torch_arrays[f"{stack}.norm.bias"] = values[f"{stack}/final_norm/offset"]
+    return torch_arrays
 
 
 def by_path(variables, values) -> dict[str, np.ndarray]:
-    """Arrays by the paths of variables within their model."""
+    """Returns arrays by the paths of variables within their model."""
     return {
         variable.path.partition("/")[2]: np.array(tf.convert_to_tensor(value))
         for variable, value in zip(variables, values, strict=True)
@@ -61,7 +61,7 @@ def by_path(variables, values) -> dict[str, np.ndarray]:
 
 
 @every_position_of_the_norm
-def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_position):
+def test_torch_transformer_has_the_same_logits_loss_and_gradients(rng, norm_position):
     torch = pytest.importorskip("torch")
     config = TransformerConfig(
         vocab_size=VOCAB,
@@ -76,19 +76,19 @@ def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_pos
     )
     model = Transformer(config)
     model.build()
-    variables = randomised(model, rng).trainable_variables
+    variables = randomise_weights(model, rng).trainable_variables
     with tf.GradientTape() as tape:
         logits = model({"source": SOURCE, "target": TARGET})
         loss, _ = loss_sum_and_count(TARGET, logits, 0.1)
     gradients = by_path(variables, tape.gradient(loss, [variable.value for variable in variables]))
     weights = by_path(variables, [variable.value for variable in variables])
 
-    other = torch.nn.Transformer(
+    torch_model = torch.nn.Transformer(
         D_MODEL, HEADS, 2, 2, D_FF, 0.0, layer_norm_eps=EPSILON, batch_first=True, norm_first=norm_position == "pre"
     )
-    if norm_position == "post":  # the paper has no normalisation after the last layer's
-        other.encoder.norm = other.decoder.norm = None
-    other.load_state_dict({name: torch.tensor(value) for name, value in as_torch(weights).items()})
+    if norm_position == "post":  # The paper has no normalisation after the last layer.
+        torch_model.encoder.norm = torch_model.decoder.norm = None
+    torch_model.load_state_dict({name: torch.tensor(value) for name, value in to_torch_names(weights).items()})
     table = torch.tensor(weights["target_embedding/table"], requires_grad=True)
 
     def embedded(ids: np.ndarray):
@@ -97,7 +97,7 @@ def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_pos
         return table[ids] * D_MODEL**0.5 * (ids != 0)[..., None] + positions
 
     padding = torch.tensor(SOURCE == 0)
-    states = other(
+    states = torch_model(
         embedded(SOURCE),
         embedded(np.pad(TARGET, ((0, 0), (1, 0)))[:, :-1]),
         tgt_mask=torch.triu(torch.ones(5, 5, dtype=torch.bool), 1),
@@ -113,8 +113,8 @@ def test_torchs_transformer_has_the_same_logits_loss_and_gradients(rng, norm_pos
 
     np.testing.assert_allclose(logits, other_logits.detach().numpy(), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(loss, other_loss.item(), rtol=1e-5)
-    expected = {name: parameter.grad.numpy() for name, parameter in other.named_parameters()}
-    actual = as_torch(gradients)
+    expected = {name: parameter.grad.numpy() for name, parameter in torch_model.named_parameters()}
+    actual = to_torch_names(gradients)
     assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
         np.testing.assert_allclose(actual[name], gradient, rtol=1e-3, atol=1e-4, err_msg=name)

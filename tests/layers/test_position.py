@@ -1,4 +1,4 @@
-"""Positions against sines and cosines computed one by one."""
+"""Positions against sines and cosines that are computed one by one."""
 
 import math
 
@@ -11,7 +11,7 @@ from t2t_keras.layers.position import sinusoids
 
 
 def interleaved(position: int, d_model: int) -> list[float]:
-    """Section 3.5."""
+    """Returns the encoding of section 3.5."""
     row = []
     for i in range(d_model // 2):
         angle = position / 10000 ** (2 * i / d_model)
@@ -20,7 +20,7 @@ def interleaved(position: int, d_model: int) -> list[float]:
 
 
 def halves(position: int, d_model: int) -> list[float]:
-    """T2T's: sines, then cosines; the exponent's denominator is d_model / 2 - 1."""
+    """Returns T2T's encoding: sines, then cosines; the exponent's denominator is d_model / 2 - 1."""
     angles = [position / 10000 ** (i / max(d_model // 2 - 1, 1)) for i in range(d_model // 2)]
     return [math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles]
 
@@ -46,13 +46,13 @@ def test_the_first_positions_by_hand():
 def test_sinusoids_equal_the_formula_at_any_length(layout, d_model):
     positions = [0, 1, 2, 17, 255, 1023, 5000]
     expected = [FORMULAS[layout](position, d_model) for position in positions]
-    # Angles are float32: at position 5,000 an angle is known to about 5000 * 2^-23.
+    # Angles are float32: at position 5,000, their error is about 5000 * 2^-23.
     np.testing.assert_allclose(sinusoids(np.array(positions), d_model, layout), expected, atol=2e-3)
     np.testing.assert_allclose(sinusoids(np.array(positions[:4]), d_model, layout), expected[:4], atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", FORMULAS)
-def test_the_layer_adds_them_from_a_start(layout, rng):
+def test_the_layer_adds_positions_from_a_start(layout, rng):
     x = rng.standard_normal((2, 3, 6)).astype("float32")
     layer = SinusoidalPositions(layout)
     for start in (0, 7, ops.convert_to_tensor(7, "int32")):
@@ -62,7 +62,7 @@ def test_the_layer_adds_them_from_a_start(layout, rng):
 
 
 def test_positions_are_computed_in_float32_under_mixed_precision(mixed_bfloat16):
-    """Bfloat16 cannot tell position 1,000 from 1,001."""
+    """bfloat16 does not distinguish position 1,000 from 1,001."""
     outputs = ops.cast(SinusoidalPositions()(np.zeros((1, 2, 8), "float32"), start=1000), "float32")
     np.testing.assert_allclose(outputs[0], [interleaved(1000, 8), interleaved(1001, 8)], atol=0.005)
 
@@ -76,15 +76,15 @@ def test_learned_positions_add_the_rows_of_their_table(rng):
     assert layer.count_params() == 8 * 4
 
 
-def test_beyond_the_learned_table_its_last_row_stays(rng):
+def test_positions_beyond_the_learned_table_use_its_last_row(rng):
     x = rng.standard_normal((1, 4, 4)).astype("float32")
     layer = LearnedPositions(2)
     np.testing.assert_allclose(layer(x), x + layer.table.numpy()[[0, 1, 1, 1]], atol=1e-6)
     np.testing.assert_allclose(layer(x, start=9), x + layer.table.numpy()[[1, 1, 1, 1]], atol=1e-6)
 
 
-@pytest.mark.parametrize(("given", "stddev"), [(None, 0.25), (2.0, 2.0)])
-def test_learned_positions_begin_with_a_deviation(given, stddev):
-    layer = LearnedPositions(500, initial_stddev=given)
+@pytest.mark.parametrize(("initial_stddev", "stddev"), [(None, 0.25), (2.0, 2.0)])
+def test_learned_positions_have_the_initial_deviation(initial_stddev, stddev):
+    layer = LearnedPositions(500, initial_stddev=initial_stddev)
     layer.build((None, None, 16))
     assert np.std(layer.table) == pytest.approx(stddev, rel=0.05)

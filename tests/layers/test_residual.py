@@ -19,17 +19,17 @@ def test_it_equals_figure_1_around_any_sublayer(rng, norm_position):
 
 @pytest.mark.parametrize("norm_position", ["post", "pre"])
 def test_dropout_is_on_the_sublayers_output_alone(rng, norm_position):
-    """Of a sub-layer of ones, 0 or 1 / (1 - rate) is added to every input, and no input is dropped."""
+    """For a sub-layer that returns ones, 0 or 1 / (1 - rate) is added to each input, and no input is dropped."""
     layer = Residual(norm_position, dropout_rate=0.5)
     x = rng.standard_normal((4, 50, 16)).astype("float32")
     seed = ops.convert_to_tensor([1, 2], "int32")
     outputs = np.array(layer(x, sublayer=ops.ones_like, seed=seed, training=True))
     dropped = np.array(layer.dropout(ops.ones_like(x), seed=seed, training=True))
     assert set(np.unique(dropped)) == {0.0, 2.0}
-    calm = np.array(layer(x, sublayer=ops.ones_like))
+    undropped = np.array(layer(x, sublayer=ops.ones_like))
     if norm_position == "pre":
         np.testing.assert_allclose(outputs, x + dropped, atol=1e-6)
-        np.testing.assert_allclose(calm, x + 1.0, atol=1e-6)
+        np.testing.assert_allclose(undropped, x + 1.0, atol=1e-6)
     else:
         np.testing.assert_allclose(outputs, numpy_oracle.layer_norm(layer.norm, x + dropped), atol=1e-5)
-        np.testing.assert_allclose(calm, numpy_oracle.layer_norm(layer.norm, x + 1.0), atol=1e-5)
+        np.testing.assert_allclose(undropped, numpy_oracle.layer_norm(layer.norm, x + 1.0), atol=1e-5)

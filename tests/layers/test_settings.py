@@ -1,5 +1,3 @@
-"""The settings that the layers of Figure 1 share."""
-
 import dataclasses
 from typing import Any
 
@@ -30,7 +28,7 @@ SETTINGS = LayerSettings(**FIELDS)
     [EncoderLayer(SETTINGS), DecoderLayer(**FIELDS), Encoder(2, TransformerConfig(**FIELDS)), Decoder(2, **FIELDS)],
     ids=repr,
 )
-def test_every_layer_takes_and_stores_all_of_them(layer):
+def test_every_layer_accepts_and_stores_all_settings(layer):
     stored = keras.layers.deserialize(keras.layers.serialize(layer))
     assert stored.settings == SETTINGS
     for part in getattr(layer, "layers", [layer]):
@@ -45,7 +43,7 @@ def test_every_layer_takes_and_stores_all_of_them(layer):
         assert (residual.norm_position, residual.dropout_rate, residual.epsilon) == ("pre", 0.1, 1e-5)
 
 
-def test_arguments_replace_fields_of_given_settings():
+def test_arguments_replace_fields_of_settings():
     assert EncoderLayer(SETTINGS, d_ff=32).settings == dataclasses.replace(SETTINGS, d_ff=32)
     with pytest.raises(
         ValueError, match="`settings` must be a LayerSettings, got {'d_ff': 32}; pass fields as keyword"

@@ -34,43 +34,43 @@ def frozen_in_part() -> keras.layers.Layer:
     return encoder
 
 
-def thawed_in_part() -> keras.layers.Layer:
+def unfrozen_in_part() -> keras.layers.Layer:
     encoder = layers.Encoder(2, **SIZES, trainable=False)
     encoder.layers[1].feed_forward.trainable = True
     return encoder
 
 
-def trainable(layer: keras.layers.Layer) -> list[bool]:
+def trainable_flags(layer: keras.layers.Layer) -> list[bool]:
     return [weight.trainable for weight in layer.weights]
 
 
-def unpickled(layer: keras.layers.Layer) -> keras.layers.Layer:
+def pickle_and_unpickle(layer: keras.layers.Layer) -> keras.layers.Layer:
     return pickle.loads(pickle.dumps(layer))
 
 
-@pytest.mark.parametrize("make", [frozen_by_argument, frozen_later, frozen_in_part, thawed_in_part])
-def test_what_is_frozen_in_a_functional_model_stays_so(make, tmp_path):
+@pytest.mark.parametrize("make", [frozen_by_argument, frozen_later, frozen_in_part, unfrozen_in_part])
+def test_frozen_layers_of_a_functional_model_stay_frozen(make, tmp_path):
     inputs = keras.Input((None, 8))
     encoder = make()
     model = keras.Model(inputs, keras.layers.Dense(1)(encoder(inputs)))
-    expected, count = trainable(model), sum(trainable(encoder))
-    assert count == {frozen_in_part: 8, thawed_in_part: 4}.get(make, 0)
+    expected, count = trainable_flags(model), sum(trainable_flags(encoder))
+    assert count == {frozen_in_part: 8, unfrozen_in_part: 4}.get(make, 0)
     json.loads(model.to_json())
     model.save(tmp_path / "model.keras")
-    assert trainable(keras.models.load_model(tmp_path / "model.keras")) == expected
-    assert trainable(keras.models.clone_model(model)) == expected
-    for copied in (copy.deepcopy(encoder), unpickled(encoder)):
-        assert trainable(copied) == trainable(encoder)
+    assert trainable_flags(keras.models.load_model(tmp_path / "model.keras")) == expected
+    assert trainable_flags(keras.models.clone_model(model)) == expected
+    for copied in (copy.deepcopy(encoder), pickle_and_unpickle(encoder)):
+        assert trainable_flags(copied) == trainable_flags(encoder)
     rebuilt = layers.Encoder.from_config(encoder.get_config())
     rebuilt.build((None, None, 8))
-    assert trainable(rebuilt) == trainable(encoder)
+    assert trainable_flags(rebuilt) == trainable_flags(encoder)
 
 
-def test_layers_may_be_thawed_again():
+def test_layers_can_be_unfrozen():
     encoder = frozen_by_argument()
     encoder.trainable = True
     encoder.build((None, None, 8))
-    assert all(trainable(encoder))
+    assert all(trainable_flags(encoder))
     assert "trainable_parts" not in encoder.get_config()
 
 
@@ -78,17 +78,20 @@ def test_layers_may_be_thawed_again():
     ("layer", "shapes"),
     [
         (layers.MultiHeadAttention(2, trainable=False), [(None, None, 8)] * 2),
-        (layers.DecoderLayer(**SIZES, num_experts=4, norm_position="pre", trainable=False), [(None, None, 8)] * 2),
+        (
+            layers.DecoderLayer(**SIZES, num_experts=4, norm_position="pre", trainable=False),
+            [(None, None, 8)] * 2,
+        ),
         (layers.Decoder(1, **SIZES, trainable=False), [(None, None, 8)] * 2),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_the_argument_reaches_every_weight(layer, shapes):
+def test_the_trainable_argument_affects_every_weight(layer, shapes):
     layer.build(*shapes)
-    assert layer.weights and not any(trainable(layer))
+    assert layer.weights and not any(trainable_flags(layer))
 
 
-def test_layers_of_a_subclass_are_frozen_too():
+def test_layers_of_a_subclass_are_frozen():
     class Extended(layers.EncoderLayer):
         def __init__(self, **kwargs):
             super().__init__(**kwargs)
@@ -107,24 +110,24 @@ def test_layers_of_a_subclass_are_frozen_too():
     layer.trainable = False
     copied = Extended.from_config(layer.get_config())
     copied.build((None, None, 8))
-    assert not any(trainable(copied))
+    assert not any(trainable_flags(copied))
 
 
-def test_a_frozen_part_of_a_model_stays_frozen_and_its_optimizer_keeps_its_state(tmp_path):
+def test_a_frozen_part_stays_frozen_and_the_optimizer_keeps_its_state(tmp_path):
     sizes = {"num_encoder_layers": 1, "num_decoder_layers": 2, "d_model": 16, "d_ff": 24, "num_heads": 2}
     model = Transformer(TransformerConfig(vocab_size=13, **sizes))
     model.encoder.trainable = model.decoder.layers[1].feed_forward.trainable = False
     model.compile("adam", SmoothedCrossEntropy(0.1), run_eagerly=True)
     model.fit(INPUTS, INPUTS["target"], verbose=0)
-    expected = trainable(model)
+    expected = trainable_flags(model)
     assert 0 < sum(expected) < len(expected)
     model.save(tmp_path / "model.keras")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # Keras's answer to an optimizer of other variables
+        warnings.simplefilter("error", UserWarning)  # Keras's warning for an optimizer with other variables
         loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert trainable(loaded) == expected
-    for variable, same in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
-        np.testing.assert_array_equal(variable, same)
+    assert trainable_flags(loaded) == expected
+    for variable, expected_variable in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(variable, expected_variable)
     cloned = keras.models.clone_model(model)
     cloned.build()
-    assert trainable(cloned) == expected
+    assert trainable_flags(cloned) == expected

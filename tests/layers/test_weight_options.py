@@ -1,4 +1,4 @@
-"""Initializers, regularizers, constraints and activations, as layers of Keras take them."""
+"""Initializers, regularizers, constraints and activations, as Keras's own layers accept them."""
 
 import json
 from typing import Any
@@ -37,12 +37,14 @@ def cubed(x):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_options_reach_every_kernel_and_bias(name):
+def test_options_apply_to_every_kernel_and_bias(name):
     kind, arguments, shapes = CASES[name]
     layer = kind(**arguments, **OPTIONS)
     layer.build(*shapes)
-    kernels = [each for each in layer.weights if "_kernel" in each.name and each.name.split("_")[0] not in GATES]
-    biases = [each for each in layer.weights if "_bias" in each.name]
+    kernels = [
+        weight for weight in layer.weights if "_kernel" in weight.name and weight.name.split("_")[0] not in GATES
+    ]
+    biases = [weight for weight in layer.weights if "_bias" in weight.name]
     assert len(kernels) >= 2 and len(biases) >= 2
     for kernel in kernels:
         assert 0.35 < float(ops.std(kernel)) < 0.65, kernel.path
@@ -51,7 +53,7 @@ def test_options_reach_every_kernel_and_bias(name):
         np.testing.assert_array_equal(bias, np.ones(bias.shape))
         assert float(bias.regularizer.l1) == pytest.approx(0.01) and type(bias.constraint) is keras.constraints.NonNeg
     values = [np.array(kernel).ravel()[:5].tolist() for kernel in kernels]
-    assert len({*map(tuple, values)}) == len(kernels)  # each drawn separately
+    assert len({*map(tuple, values)}) == len(kernels)  # each is drawn separately
 
 
 GATES = ("gate", "noise")
@@ -77,7 +79,7 @@ def test_experts_are_initialised_separately(initializer):
     assert np.abs(np.diff(layer.inner_kernels, axis=0)).min() > 0
 
 
-def test_query_and_key_kernels_follow_unless_they_have_their_own():
+def test_query_and_key_kernels_use_the_kernel_initializer_by_default():
     ones = keras.initializers.Ones()
     attention = layers.EncoderLayer(**SIZES, kernel_initializer=ones).self_attention
     attention.build(X, X)
@@ -91,7 +93,7 @@ def test_query_and_key_kernels_follow_unless_they_have_their_own():
     assert restored.query_key_initializer.get_config()["seed"] == 3
 
 
-def test_the_embedding_has_those_of_an_embedding():
+def test_the_embedding_has_the_options_of_a_keras_embedding():
     layer = layers.TiedEmbedding(9, 8, embeddings_initializer="ones", embeddings_regularizer="l2")
     layer.build()
     np.testing.assert_array_equal(layer.table, np.ones((9, 8)))
@@ -105,7 +107,7 @@ def test_the_embedding_has_those_of_an_embedding():
     ["gelu", keras.activations.tanh, cubed, keras.layers.LeakyReLU(), None],
     ids=["name", "keras", "own", "layer", "linear"],
 )
-def test_activations_are_names_or_functions(activation, rng, tmp_path):
+def test_activations_can_be_names_or_functions(activation, rng, tmp_path):
     inputs = keras.Input((None, 8))
     model = keras.Model(inputs, layers.EncoderLayer(**SIZES, activation=activation)(inputs))
     model.save(tmp_path / "model.keras")
@@ -128,7 +130,7 @@ def test_regularizers_are_part_of_the_loss_of_fit(rng):
 
 
 @pytest.mark.parametrize("make", [lambda: layers.Encoder(1, **SIZES), lambda: layers.FeedForward(4)])
-def test_lora_and_quantization_are_refused_in_one_line(make):
+def test_lora_and_quantization_are_rejected(make):
     layer = make()
     layer.build(X)
     assert not hasattr(layer, "enable_lora")
@@ -148,13 +150,13 @@ def test_lora_and_quantization_are_refused_in_one_line(make):
 )
 def test_normalisation_and_positions_have_options(layer, weights):
     options = {"initializer": keras.initializers.Constant(3.0), "regularizer": "l2", "constraint": "unit_norm"}
-    made = layer(**{f"{weight}_{kind}": value for weight in weights for kind, value in options.items()})
-    made.build((None, None, 8))
-    for weight in made.weights:
+    built_layer = layer(**{f"{weight}_{kind}": value for weight in weights for kind, value in options.items()})
+    built_layer.build((None, None, 8))
+    for weight in built_layer.weights:
         np.testing.assert_array_equal(weight, np.full(weight.shape, 3.0))
         assert type(weight.constraint) is keras.constraints.UnitNorm
-    assert len(made.losses) == len(made.weights) == len(weights)
-    config = json.loads(json.dumps(made.get_config()))
-    assert json.loads(json.dumps(type(made).from_config(config).get_config())) == config
+    assert len(built_layer.losses) == len(built_layer.weights) == len(weights)
+    config = json.loads(json.dumps(built_layer.get_config()))
+    assert json.loads(json.dumps(type(built_layer).from_config(config).get_config())) == config
     with pytest.raises(ValueError, match=f"`{weights[0]}_regularizer` must be a Keras regularizer or its name, got 3"):
         layer(**{f"{weights[0]}_regularizer": 3})

@@ -1,8 +1,8 @@
-"""Trains somebody else's models on the layers, on the backend that KERAS_BACKEND names.
+"""Trains custom models of these layers on the backend that KERAS_BACKEND names.
 
-A classifier and a small encoder-decoder, both functional Keras models that know nothing
-of the rest of the package, and the `Transformer` with plain `fit`. Run as a program, it
-prints one JSON object; the tests run it once for each backend that is installed.
+The models are a classifier and a small encoder-decoder, both functional Keras models that use only the layers, and the
+`Transformer` with plain `fit`. Run as a program, it prints one JSON object. The tests run it once for each installed
+backend.
 """
 
 import json
@@ -21,7 +21,7 @@ from t2t_keras.losses import SmoothedCrossEntropy
 from t2t_keras.models.families import make_model
 from t2t_keras.models.transformer import Transformer
 from t2t_keras.schedules import PaperSchedule
-from tests.layers.collected import attended
+from tests.layers.collected import call_with_weights
 from tests.training.tiny_families import TINY, tiny_family
 
 VOCAB = 12
@@ -29,7 +29,7 @@ SIZES: dict[str, Any] = {"num_heads": 2, "d_key": 8, "d_ff": 32, "dropout_rate":
 
 
 def sentences(count: int, length: int = 6) -> np.ndarray:
-    """Random tokens from 3 on, 2 to length - 1 of them, an end symbol, padding."""
+    """Returns sentences of 2 to length - 1 random tokens (ids from 3), the end symbol and padding."""
     rng = np.random.default_rng(1)
     lengths = rng.integers(2, length, count)
     tokens = np.where(np.arange(length) < lengths[:, None], rng.integers(3, VOCAB, (count, length)), 0)
@@ -38,7 +38,7 @@ def sentences(count: int, length: int = 6) -> np.ndarray:
 
 
 def classifier() -> keras.Model:
-    """Does a sentence hold the word 3? All sites of dropout at work, post-norm, with experts."""
+    """Detects the word 3 in a sentence. The model uses all sites of dropout, post-norm and experts."""
     tokens = keras.Input((None,), dtype="int32")
     x = layers.SinusoidalPositions()(layers.TiedEmbedding(VOCAB, 16)(tokens))
     x = layers.Dropout(0.1)(x)
@@ -50,7 +50,7 @@ def classifier() -> keras.Model:
 
 
 def copier() -> keras.Model:
-    """Each token from itself and those before it, and from the source: a decoder stack, pre-norm."""
+    """Copies each token from the source and the earlier tokens, with a decoder stack and pre-norm."""
     source, shifted = (keras.Input((6,), dtype="int32") for _ in range(2))
     embedding = layers.TiedEmbedding(VOCAB, 16)
     positions = layers.LearnedPositions(6)
@@ -78,7 +78,7 @@ def train_copier(tokens: np.ndarray) -> dict[str, float]:
 
 
 def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
-    """Also decodes with the cache what was decoded at once, and once more with attention out."""
+    """Trains, and compares decoding with the cache, and collecting attention, with the call."""
     sizes: dict[str, Any] = {
         "num_encoder_layers": 1,
         "num_decoder_layers": 1,
@@ -91,15 +91,15 @@ def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
     model.compile(keras.optimizers.Adam(PaperSchedule(16, 50), 0.9, 0.98, 1e-9), SmoothedCrossEntropy(0.1))
     inputs = {"source": tokens, "target": tokens}
     losses = model.fit(inputs, tokens, batch_size=64, epochs=4, verbose=0).history["loss"]
-    few = {name: ops.convert_to_tensor(value[:3]) for name, value in inputs.items()}
-    expected = ops.convert_to_numpy(model(few))
-    search = model.start_search(few["source"], model.encode(few["source"]), 1)
+    examples = {name: ops.convert_to_tensor(value[:3]) for name, value in inputs.items()}
+    expected = ops.convert_to_numpy(model(examples))
+    search = model.start_search(examples["source"], model.encode(examples["source"]), 1)
     cache, error, previous = search.cache, 0.0, np.zeros(3, "int32")
     for position in range(6):
         logits, cache = search.step(ops.convert_to_tensor(previous), cache)
         error = max(error, float(np.abs(ops.convert_to_numpy(logits) - expected[:, position]).max()))
         previous = tokens[:3, position]
-    logits, attention = model.logits_and_attention(few)
+    logits, attention = model.logits_and_attention(examples)
     attention_error = np.abs(ops.convert_to_numpy(logits) - expected).max()
     for weights in map(ops.convert_to_numpy, attention):
         attention_error = max(attention_error, np.abs(weights.sum(-1) - 1.0).max())
@@ -107,25 +107,28 @@ def train_transformer(tokens: np.ndarray, **changes) -> dict[str, float]:
 
 
 def train_other_attention(tokens: np.ndarray) -> dict[str, float]:
-    """Additive, within a window, in blocks of two positions and of few scores; and these against all at once."""
+    """Trains additive attention within a window, in blocks of two positions and of few scores, and compares the blocks
+    with a single one.
+    """
     window.BLOCK, scores._MAX_HIDDEN = 2, 4000
     attention = layers.MultiHeadAttention(2, 4, score="additive", window=(2, 1))
     x = ops.convert_to_tensor(np.random.default_rng(1).standard_normal((3, 7, 8)), "float32")
-    error = ops.max(ops.abs(attention(x, x) - attended(attention, x, x)[0]))
+    error = ops.max(ops.abs(attention(x, x) - call_with_weights(attention, x, x)[0]))
     results = train_transformer(tokens, attention_score="additive", attention_window=2)
     return {**results, "block_error": float(ops.convert_to_numpy(error))}
 
 
 def train_families(tokens: np.ndarray) -> dict[str, list[float]]:
-    """The losses of six updates of each family from equal weights, without what backends draw in other ways.
+    """Returns the losses of six updates of each family from equal weights, without operations that backends draw
+    differently.
 
-    On TensorFlow without a graph, since tracing one takes longer than these updates.
+    On TensorFlow it runs eagerly, because tracing takes longer than these updates.
     """
     rng = np.random.default_rng(2)
     losses: dict[str, list[float]] = {}
     for family in TINY:
         model: keras.Model = make_model(tiny_family(family, vocab_size=VOCAB, dropout_rate=0.0, tie_embeddings=False))
-        for weight in model.trainable_variables:  # in another order on another backend: each has its own numbers
+        for weight in model.trainable_variables:  # A seed per weight, since their order depends on the backend.
             seed = zlib.crc32(weight.path.partition("/")[2].encode())
             values = np.random.default_rng(seed).standard_normal(weight.shape).astype("float32")
             weight.assign(ops.convert_to_numpy(weight) * 0 + 0.2 * values)
@@ -140,18 +143,18 @@ def train_families(tokens: np.ndarray) -> dict[str, list[float]]:
 
 
 def dropout_statistics() -> dict[str, float]:
-    """Of the mask of one seed, twice, and of another's."""
+    """Compares the masks of one seed, drawn twice, and of a different seed."""
     layer, x = layers.Dropout(0.3), ops.ones((400, 500))
     masks = [
         ops.convert_to_numpy(layer(x, seed=ops.convert_to_tensor(seed, "int32"), training=True))
         for seed in ([5, -6], [5, -6], [6, -6])
     ]
-    kept = [mask != 0 for mask in masks]
+    is_kept = [mask != 0 for mask in masks]
     return {
-        "zeros": float(1 - kept[0].mean()),
+        "zeros": float(1 - is_kept[0].mean()),
         "mean": float(masks[0].mean()),
-        "agreement_of_equal_seeds": float(np.mean(kept[0] == kept[1])),
-        "agreement_of_other_seeds": float(np.mean(kept[0] == kept[2])),
+        "agreement_of_equal_seeds": float(np.mean(is_kept[0] == is_kept[1])),
+        "agreement_of_other_seeds": float(np.mean(is_kept[0] == is_kept[2])),
     }
 
 

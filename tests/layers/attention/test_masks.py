@@ -18,7 +18,7 @@ def test_token_rows_are_the_positions_of_tokens():
 
 
 @pytest.mark.parametrize("length", [1, 4, keras.ops.convert_to_tensor(4)])
-def test_causal_mask_lets_a_query_see_itself_and_what_came_before(length):
+def test_causal_mask_shows_a_query_only_itself_and_earlier_positions(length):
     mask = np.array(causal_mask(length))
     assert mask.dtype == bool
     assert mask.shape == (1, 1, int(length), int(length))

@@ -1,4 +1,4 @@
-"""Attention against the formulas written out in NumPy, and what masks must do."""
+"""Attention against NumPy, masks, dropout and cached positions."""
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from keras import ops
 from t2t_keras.layers import MultiHeadAttention, causal_mask, scaled_dot_product_attention
 from t2t_keras.layers.attention.scores import dot_product_attention
 from tests.layers import numpy_oracle
-from tests.layers.collected import attended
+from tests.layers.collected import call_with_weights
 
 SCORES = ("scaled_dot", "dot", "additive")
 
@@ -30,7 +30,7 @@ def test_scaled_dot_product_attention_equals_the_formula(rng):
 @pytest.mark.parametrize(
     ("dtype", "size"), [("float32", 30), ("float64", 30), ("bfloat16", 30), ("float16", 1), ("float32", 1)]
 )
-def test_a_query_that_may_attend_to_nothing_attends_equally(rng, dtype, size):
+def test_a_fully_masked_query_attends_to_all_keys_equally(rng, dtype, size):
     x = ops.cast(size * rng.standard_normal((4, 8)), dtype)
     _, weights = scaled_dot_product_attention(x, x, x, np.zeros((4, 4), bool))
     np.testing.assert_allclose(ops.cast(weights, "float32"), 0.25, rtol=0.02)
@@ -61,7 +61,7 @@ def test_multi_head_attention_equals_the_formula(rng, num_heads, d_key, d_value,
 
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("use_bias", [True, False])
-def test_weights_are_those_that_the_call_takes(rng, use_bias, score):
+def test_collected_weights_are_those_of_the_call(rng, use_bias, score):
     query, memory = rng.standard_normal((2, 4, 8)), rng.standard_normal((2, 5, 6))
     mask = rng.random((2, 4, 5)) < 0.6
     mask[..., 0] = True
@@ -69,7 +69,7 @@ def test_weights_are_those_that_the_call_takes(rng, use_bias, score):
     layer.build((None, None, 8), (None, None, 6))
     numpy_oracle.randomise(layer, rng)
     query32, memory32 = (ops.convert_to_tensor(x, "float32") for x in (query, memory))
-    outputs, weights = attended(layer, query32, memory32, mask[:, None])
+    outputs, weights = call_with_weights(layer, query32, memory32, mask[:, None])
     expected = numpy_oracle.attention_weights(layer, query, memory, mask)
     assert tuple(weights.shape) == expected.shape == (2, 3, 4, 5)
     np.testing.assert_allclose(weights, expected, atol=1e-6)
@@ -85,7 +85,7 @@ def test_weights_are_those_that_the_call_takes(rng, use_bias, score):
 
 @pytest.mark.parametrize("d_value", [None, 3])
 def test_self_attention_equals_the_formula(rng, d_value):
-    """The same tensor as query and memory may take another way through the layer."""
+    """Self-attention can use a different code path, because query and memory are the same tensor."""
     x = rng.standard_normal((2, 4, 8))
     mask = np.broadcast_to(np.array(causal_mask(4))[0], (2, 4, 4))
     layer = MultiHeadAttention(2, 4, d_value)
@@ -106,9 +106,9 @@ def test_a_mask_of_any_shape_that_broadcasts(rng, shape):
     layer = MultiHeadAttention(3, 4, 4)
     layer.build((None, None, 8), (None, None, 8))
     numpy_oracle.randomise(layer, rng)
-    with_heads = mask[:, None] if mask.ndim == 3 else mask  # as Keras's own layer has it
-    whole = np.broadcast_to(with_heads, (2, 3, 4, 5)).copy()
-    np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, whole), atol=1e-6)
+    with_heads = mask[:, None] if mask.ndim == 3 else mask  # like Keras's own layer
+    full_mask = np.broadcast_to(with_heads, (2, 3, 4, 5)).copy()
+    np.testing.assert_allclose(layer(query, memory, mask), layer(query, memory, full_mask), atol=1e-6)
 
 
 @pytest.mark.parametrize("score", SCORES)
@@ -118,11 +118,11 @@ def test_attending_to_projected_memory_equals_the_call(rng, score):
     mask = np.array([True, True, True, False, True])
     outputs = layer(query, memory, mask)
     projected = layer.keys_and_values(memory)
-    assert [tuple(each.shape) for each in projected] == [(2, 2, 5, 4), (2, 2, 5, 3)]
+    assert [tuple(projection.shape) for projection in projected] == [(2, 2, 5, 4), (2, 2, 5, 3)]
     np.testing.assert_allclose(layer(query, projected, mask), outputs, atol=1e-6)
 
 
-def test_an_initializer_begins_each_kernel_with_numbers_of_its_own(rng):
+def test_an_initializer_draws_each_kernel_separately(rng):
     layer = MultiHeadAttention(3, 4, 4, query_key_initializer=keras.initializers.LecunUniform())
     layer.build((None, None, 8), (None, None, 8))
     assert np.abs(layer.query_kernel - layer.key_kernel).max() > 0.01
@@ -131,7 +131,7 @@ def test_an_initializer_begins_each_kernel_with_numbers_of_its_own(rng):
 
 
 def test_a_gain_scales_the_initial_queries_keys_and_values_only():
-    """With the same draws: fairseq's 1 / sqrt(2) for three kernels, and 1 for the outputs."""
+    """With the same draws, the three kernels are scaled by fairseq's 1 / sqrt(2) and the output kernel by 1."""
     kernels = {}
     for gain in (1.0, 0.5**0.5):
         keras.utils.set_random_seed(3)
@@ -147,8 +147,8 @@ def test_a_gain_scales_the_initial_queries_keys_and_values_only():
         MultiHeadAttention(3, gain=0)
 
 
-def test_within_a_window_keys_that_are_missing_get_no_attention(rng):
-    """Where lengths are known, a memory of another length is refused."""
+def test_missing_keys_within_a_window_get_no_attention(rng):
+    """If the lengths are known, a memory of a different length is an error."""
     layer, x = MultiHeadAttention(2, 4, window=(1, 1)), rng.standard_normal((2, 5, 8)).astype("float32")
     unknown = [tf.TensorSpec([None, None, 8])] * 2
     attend = tf.function(lambda query, memory: layer(query, memory), input_signature=unknown)
@@ -166,18 +166,18 @@ def test_fully_masked_rows_and_their_gradients_are_finite(rng):
     assert np.all(np.isfinite(tape.gradient(outputs, x)))
 
 
-def test_attention_dropout_acts_in_training_and_is_a_function_of_the_seed(rng):
+def test_attention_dropout_acts_in_training_and_depends_on_the_seed(rng):
     x = ops.convert_to_tensor(rng.standard_normal((2, 5, 8)), "float32")
     layer = MultiHeadAttention(2, 4, dropout_rate=0.5)
-    seed, other = ops.convert_to_tensor([1, 2], "int32"), ops.convert_to_tensor([1, 3], "int32")
-    calm, dropped = np.array(layer(x, x, seed=seed)), np.array(layer(x, x, seed=seed, training=True))
+    seed, other_seed = ops.convert_to_tensor([1, 2], "int32"), ops.convert_to_tensor([1, 3], "int32")
+    undropped, dropped = np.array(layer(x, x, seed=seed)), np.array(layer(x, x, seed=seed, training=True))
     np.testing.assert_array_equal(dropped, layer(x, x, seed=seed, training=True))
-    assert np.abs(dropped - calm).max() > 1e-3
-    assert np.abs(dropped - np.array(layer(x, x, seed=other, training=True))).max() > 1e-3
-    np.testing.assert_array_equal(calm, layer(x, x))
+    assert np.abs(dropped - undropped).max() > 1e-3
+    assert np.abs(dropped - np.array(layer(x, x, seed=other_seed, training=True))).max() > 1e-3
+    np.testing.assert_array_equal(undropped, layer(x, x))
 
 
-def test_an_additive_score_has_one_vector_more_for_each_head():
+def test_additive_attention_has_an_additional_vector_per_head():
     weights = {}
     for score in SCORES:
         layer = MultiHeadAttention(2, 4, score=score, name="attention")
@@ -210,5 +210,5 @@ def test_past_positions_are_attended_to_and_extended(rng):
     first, past = layer(x[:, :3], x[:, :3], causal_mask(3), past=layer.empty_keys_and_values(2))
     second, past = layer(x[:, 3:], x[:, 3:], causal_mask(5)[..., 3:, :], past=past)
     np.testing.assert_allclose(np.concatenate([first, second], axis=1), expected, rtol=1e-5, atol=1e-6)
-    for extended, whole in zip(past, layer.keys_and_values(x), strict=True):
-        np.testing.assert_allclose(extended, whole, rtol=1e-5, atol=1e-6)
+    for extended, full_mask in zip(past, layer.keys_and_values(x), strict=True):
+        np.testing.assert_allclose(extended, full_mask, rtol=1e-5, atol=1e-6)

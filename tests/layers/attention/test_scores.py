@@ -1,4 +1,4 @@
-"""Dot products, and additive scores: the formula, whatever the number of blocks, and their gradients."""
+"""Dot-product and additive scores: the formulas, blocks of any size, and gradients."""
 
 import numpy as np
 import pytest
@@ -19,11 +19,11 @@ def arguments(rng) -> list[tf.Tensor]:
 
 def scores_in_numpy(queries, keys, vector) -> np.ndarray:
     queries, keys, vector = (np.asarray(x, np.float64) for x in (queries, keys, vector))
-    actual = np.empty((*queries.shape[:3], keys.shape[2]))
-    for head, sentence, query, key in np.ndindex(actual.shape):
+    result = np.empty((*queries.shape[:3], keys.shape[2]))
+    for head, sentence, query, key in np.ndindex(result.shape):
         hidden = np.tanh(queries[head, sentence, query] + keys[head, sentence, key])
-        actual[head, sentence, query, key] = vector[head, 0] @ hidden
-    return actual
+        result[head, sentence, query, key] = vector[head, 0] @ hidden
+    return result
 
 
 def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
@@ -33,7 +33,7 @@ def gradients_in_numpy(queries, keys, vector, upstream) -> list[np.ndarray]:
     return [inner.sum(3), inner.sum(2), (upstream[..., None] * hidden).sum((1, 2, 3))[:, None]]
 
 
-def test_half_precision_of_any_backend_has_a_number_for_a_mask(monkeypatch):
+def test_the_mask_bias_is_finite_in_half_precision_of_any_backend(monkeypatch):
     class Half:
         def __str__(self):
             return "torch.float16"
@@ -46,8 +46,8 @@ def test_half_precision_of_any_backend_has_a_number_for_a_mask(monkeypatch):
 def test_the_scaled_product_divides_the_queries_by_the_root_of_their_width(rng):
     queries, keys, values = (tf.constant(rng.standard_normal((2, 5, 6)), tf.float32) for _ in range(3))
     expected = dot_product_attention(queries / 6**0.5, keys, values)
-    for actual, wanted in zip(scaled_dot_product_attention(queries, keys, values), expected, strict=True):
-        np.testing.assert_array_equal(actual, wanted)
+    for actual, expected_part in zip(scaled_dot_product_attention(queries, keys, values), expected, strict=True):
+        np.testing.assert_array_equal(actual, expected_part)
 
 
 def test_additive_attention_weighs_values_by_the_softmax_of_its_scores(arguments, rng):
@@ -61,21 +61,21 @@ def test_additive_attention_weighs_values_by_the_softmax_of_its_scores(arguments
 
 
 @pytest.mark.parametrize(
-    ("most", "block", "kind"),
+    ("max_hidden", "block", "kind"),
     [(1, 1, "eager"), (300, 2, "eager"), (800, 4, "eager"), (840, 7, "eager"), (300, 2, "graph"), (300, 2, "xla")],
 )
-def test_scores_and_gradients_are_those_of_the_formula_in_any_number_of_blocks(
-    monkeypatch, arguments, rng, most, block, kind
+def test_scores_and_gradients_equal_the_formula_in_blocks_of_any_size(
+    monkeypatch, arguments, rng, max_hidden, block, kind
 ):
-    """A query's hidden layer has 120 elements, of which no more than `most` are there at once."""
-    monkeypatch.setattr(scores, "_MAX_HIDDEN", most)
-    seen, block_scores = set(), scores._block_scores
+    """The hidden layer of a query has 120 elements; at most `max_hidden` exist at a time."""
+    monkeypatch.setattr(scores, "_MAX_HIDDEN", max_hidden)
+    block_lengths, block_scores = set(), scores._block_scores
 
-    def watched(queries, *rest):
-        seen.add(queries.shape[2])
+    def record_and_score(queries, *rest):
+        block_lengths.add(queries.shape[2])
         return block_scores(queries, *rest)
 
-    monkeypatch.setattr(scores, "_block_scores", watched)
+    monkeypatch.setattr(scores, "_block_scores", record_and_score)
     upstream = tf.constant(rng.standard_normal((3, 2, 7, 5)), tf.float32)
 
     def scores_and_gradients(*arguments):
@@ -91,7 +91,7 @@ def test_scores_and_gradients_are_those_of_the_formula_in_any_number_of_blocks(
         scores_and_gradients = tf.function(scores_and_gradients, jit_compile=True)
     actual, gradients = scores_and_gradients(*arguments)
     assert tuple(actual.shape) == (3, 2, 7, 5)
-    assert seen == ({None} if kind == "graph" else {block})
+    assert block_lengths == ({None} if kind == "graph" else {block})
     np.testing.assert_allclose(actual, scores_in_numpy(*arguments), atol=1e-5)
     for gradient, expected in zip(gradients, gradients_in_numpy(*arguments, upstream), strict=True):
         np.testing.assert_allclose(gradient, expected, atol=1e-4)
