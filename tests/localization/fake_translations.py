@@ -1,4 +1,4 @@
-"""Stands in for a model: translations of the segments of a file by rules, with exact alignments."""
+"""Replaces a model with rules: translations of the segments of a file with exact alignments."""
 
 from collections.abc import Callable
 
@@ -11,15 +11,17 @@ from t2t_keras.text.words import units
 Translate = Callable[[str], AlignedText]
 
 
-same = AlignedText.unchanged
+unchanged = AlignedText.unchanged
 
 
 def upper(text: str) -> AlignedText:
-    return AlignedText("".join(each.upper() if len(each.upper()) == 1 else each for each in text), same(text).links)
+    return AlignedText(
+        "".join(each.upper() if len(each.upper()) == 1 else each for each in text), unchanged(text).links
+    )
 
 
-def backwards(text: str) -> AlignedText:
-    """The words from the last to the first."""
+def reverse_words(text: str) -> AlignedText:
+    """Reverses the order of the words."""
     result, links = "", []
     for start, end in reversed([span for span in units(text) if text[span[0]].isalnum()]):
         result += " " if result else ""
@@ -28,8 +30,8 @@ def backwards(text: str) -> AlignedText:
     return AlignedText(result, tuple(links))
 
 
-def longer(text: str) -> AlignedText:
-    """Each word twice."""
+def double_words(text: str) -> AlignedText:
+    """Writes each word twice."""
     result, links, place = "", [], 0
     for start, end in units(text):
         word = text[start:end]
@@ -40,7 +42,7 @@ def longer(text: str) -> AlignedText:
     return AlignedText(result, tuple(links))
 
 
-def translated_file(
+def translate_file(
     content: bytes | str,
     suffix: str,
     translate: Translate = upper,
@@ -53,6 +55,6 @@ def translated_file(
     return file.filled([each.filled([translate(s.text) for s in each.segments]) for each in file.documents])
 
 
-def translated_text(text: str, style: Style | None = None, translate: Translate = upper, language: str = "de") -> str:
+def translate_text(text: str, style: Style | None = None, translate: Translate = upper, language: str = "de") -> str:
     unit = UnitText(Unit(text_part(text), 0, lambda _: [], style=style or Style()), language)
     return unit.filled([each.filled([translate(s.text) for s in each.segments]) for each in unit.documents])

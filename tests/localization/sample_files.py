@@ -1,4 +1,4 @@
-"""A small file of each format, as programs and translators write them."""
+"""A small file of each format, as common programs write it."""
 
 SAMPLES = {
     ".po": r"""# German translations.

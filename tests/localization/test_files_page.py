@@ -1,4 +1,4 @@
-"""docs/files.md: its Python, and its list of formats."""
+"""The Python example and the list of formats of docs/files.md."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ PAGE = (pathlib.Path(__file__).parents[2] / "docs/files.md").read_text(encoding=
 
 
 @pytest.mark.integration
-def test_the_page_runs_as_it_stands_there(tmp_path, monkeypatch):
+def test_the_example_of_the_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("messages.po").write_text(SAMPLES[".po"])
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

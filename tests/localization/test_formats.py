@@ -1,4 +1,4 @@
-"""Every format: what is written, and that the rest of a file stays as it is."""
+"""Every format: the written translations, and the unchanged rest of the file."""
 
 import codecs
 import difflib
@@ -9,12 +9,19 @@ import pytest
 
 from t2t_keras.errors import InputError
 from t2t_keras.localization.formats import Options, TranslatableFile
-from tests.localization.fake_translations import AlignedText, backwards, longer, same, translated_file, upper
+from tests.localization.fake_translations import (
+    AlignedText,
+    double_words,
+    reverse_words,
+    translate_file,
+    unchanged,
+    upper,
+)
 from tests.localization.sample_files import SAMPLES
 
 BILINGUAL = (".po", ".xliff", ".xlf", ".tmx", ".ts", ".csv")
 
-# The lines that change if each text is translated to its capitals: those that go, and those that come.
+# The lines that change if each text is translated to its capitals: the removed and the added ones.
 CHANGES = {
     ".po": """
 +#, fuzzy
@@ -145,53 +152,53 @@ CHANGES = {
 }  # fmt: skip
 
 
-def changes(before: str, after: str) -> str:
+def changed_lines(before: str, after: str) -> str:
     lines = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=0)
     return "\n".join(line for line in lines if not re.match(r"---|\+\+\+|@@", line))
 
 
 @pytest.mark.parametrize("suffix", SAMPLES)
 def test_only_the_translations_change(suffix):
-    after = translated_file(SAMPLES[suffix], suffix).decode()
-    assert changes(SAMPLES[suffix], after) == CHANGES[suffix].strip("\n")
+    after = translate_file(SAMPLES[suffix], suffix).decode()
+    assert changed_lines(SAMPLES[suffix], after) == CHANGES[suffix].strip("\n")
 
 
 @pytest.mark.parametrize("suffix", SAMPLES)
-def test_line_ends_and_byte_order_marks_stay(suffix):
-    before, after = SAMPLES[suffix], translated_file(SAMPLES[suffix], suffix).decode()
+def test_line_ends_and_byte_order_marks_are_kept(suffix):
+    before, after = SAMPLES[suffix], translate_file(SAMPLES[suffix], suffix).decode()
     for newline in ("\r\n", "\r"):
         content = codecs.BOM_UTF8 + before.replace("\n", newline).encode()
-        assert translated_file(content, suffix) == codecs.BOM_UTF8 + after.replace("\n", newline).encode()
-    # A file in which some lines end in both ways.
+        assert translate_file(content, suffix) == codecs.BOM_UTF8 + after.replace("\n", newline).encode()
+    # Some lines of this file end in \r\n, others in \n.
     mixed = before.replace("\n", "\r\n").replace("\r\n", "\n", 4)
     assert mixed.replace("\r", "") == before
-    assert translated_file(mixed, suffix).decode().replace("\r", "") == after
-    assert translated_file(mixed, suffix).split(b"\n")[:2] == after.encode().split(b"\n")[:2]
+    assert translate_file(mixed, suffix).decode().replace("\r", "") == after
+    assert translate_file(mixed, suffix).split(b"\n")[:2] == after.encode().split(b"\n")[:2]
 
 
 @pytest.mark.parametrize("suffix", SAMPLES)
-def test_texts_that_stay_the_same_change_no_byte(suffix):
-    after = translated_file(SAMPLES[suffix], suffix, same).decode()
+def test_unchanged_texts_keep_all_bytes(suffix):
+    after = translate_file(SAMPLES[suffix], suffix, unchanged).decode()
     if suffix not in BILINGUAL:
         assert after == SAMPLES[suffix]
     units = [unit for unit in TranslatableFile(after.encode(), "in", suffix).units if unit.target]
     assert bool(units) == (suffix in BILINGUAL)
     assert all(unit.is_translated for unit in units)
-    # Then everything is translated.
-    assert translated_file(after, suffix, same).decode() == after
-    assert translated_file(after, suffix, same, all_units=True).decode().count("\n") == after.count("\n") + (
-        2 * (suffix == ".po")  # the flags of the two entries that were translated before
+    # Now every unit has a translation.
+    assert translate_file(after, suffix, unchanged).decode() == after
+    assert translate_file(after, suffix, unchanged, all_units=True).decode().count("\n") == after.count("\n") + (
+        2 * (suffix == ".po")  # flags of the two entries translated before
     ) - (suffix == ".po")
 
 
 @pytest.mark.parametrize("suffix", SAMPLES)
 def test_longer_translations_keep_the_structure(suffix):
     before = TranslatableFile(SAMPLES[suffix].encode(), "in", suffix).units
-    after = TranslatableFile(translated_file(SAMPLES[suffix], suffix, longer), "in", suffix).units
+    after = TranslatableFile(translate_file(SAMPLES[suffix], suffix, double_words), "in", suffix).units
     assert len(after) == len(before)
 
 
-def test_units_have_sources_targets_notes_and_places():
+def test_units_have_sources_targets_notes_and_positions():
     file = TranslatableFile(SAMPLES[".po"].encode(), "in.po", ".po")
     first, *_, last = file.units
     assert (first.source, first.target, first.is_translated, first.note) == ("A dog runs.", "", False, "A note.")
@@ -202,7 +209,7 @@ def test_units_have_sources_targets_notes_and_places():
 @pytest.mark.parametrize("suffix", BILINGUAL)
 def test_all_units_are_translated_on_request(suffix):
     before = SAMPLES[suffix]
-    after = translated_file(before, suffix, all_units=True).decode()
+    after = translate_file(before, suffix, all_units=True).decode()
     marks = {".xliff": 'approved="no"', ".ts": '<translation type="unfinished">FERTIG', ".po": '#, fuzzy\nmsgid "Cat"'}
     if suffix != ".xlf":
         assert ("Katze" in before or "Fertig" in before) and "Katze" not in after and "Fertig" not in after
@@ -211,7 +218,7 @@ def test_all_units_are_translated_on_request(suffix):
 
 def test_flags_of_an_obsolete_entry_do_not_count_for_the_next_one():
     obsolete = '#, fuzzy\n#~ msgid "old"\n#~ msgstr "alt"\n\n'
-    after = translated_file(f'{obsolete}msgid "dog"\nmsgstr ""\n', ".po").decode()
+    after = translate_file(f'{obsolete}msgid "dog"\nmsgstr ""\n', ".po").decode()
     assert after == f'{obsolete}#, fuzzy\nmsgid "dog"\nmsgstr "DOG"\n'
 
 
@@ -223,43 +230,43 @@ def test_flags_of_an_obsolete_entry_do_not_count_for_the_next_one():
     ],
 )
 def test_markdown_keeps_blanks_of_headings_and_of_line_breaks(before, after):
-    assert translated_file(before, ".md").decode() == after
+    assert translate_file(before, ".md").decode() == after
 
 
 def test_no_line_of_a_markdown_paragraph_becomes_a_block():
-    after = translated_file("It has many\n5 * 30 dogs\n", ".md", lambda _: AlignedText("It has 5 * 30 dogs", ()))
+    after = translate_file("It has many\n5 * 30 dogs\n", ".md", lambda _: AlignedText("It has 5 * 30 dogs", ()))
     assert after.decode() == "It has 5\n\\* 30 dogs\n"
-    after = translated_file(
-        "A dog\nruns <!-- c --> now\n", ".md", lambda text: AlignedText("Dog now", same(text).links[:1])
+    after = translate_file(
+        "A dog\nruns <!-- c --> now\n", ".md", lambda text: AlignedText("Dog now", unchanged(text).links[:1])
     )
     assert "\n<!--" not in after.decode()
 
 
-def test_a_unit_without_a_translation_stays():
+def test_a_unit_without_a_translation_is_unchanged():
     file = TranslatableFile(SAMPLES[".srt"].encode(), "in.srt", ".srt")
-    results = [None if number == 0 else each.filled([same(s.text) for s in each.segments])
-               for number, each in enumerate(file.documents)]  # fmt: skip
+    results = [None if number == 0 else document.filled([unchanged(s.text) for s in document.segments])
+               for number, document in enumerate(file.documents)]  # fmt: skip
     assert file.filled(results) == SAMPLES[".srt"].encode()
 
 
 def test_declared_encodings_are_kept():
     po = SAMPLES[".po"].replace("UTF-8", "ISO-8859-1").replace("A dog runs.", "A café.").encode("latin-1")
-    assert 'msgstr "A CAFÉ."'.encode("latin-1") in translated_file(po, ".po")
+    assert 'msgstr "A CAFÉ."'.encode("latin-1") in translate_file(po, ".po")
     ts = SAMPLES[".ts"].replace("utf-8", "iso-8859-1").encode("latin-1")
 
     def greek(text: str) -> AlignedText:
         return AlignedText("αβγ", ())
 
-    assert b">&#945;&#946;&#947;" in translated_file(ts, ".ts", greek)
+    assert b">&#945;&#946;&#947;" in translate_file(ts, ".ts", greek)
     with pytest.raises(InputError, match="in.po: its encoding ISO-8859-1 lacks 'α' of a translation"):
-        translated_file(po, ".po", greek)
+        translate_file(po, ".po", greek)
     strings = codecs.BOM_UTF16_LE + SAMPLES[".strings"].encode("utf-16-le")
-    assert '"b" = "DOG";' in translated_file(strings, ".strings").decode("utf-16")
-    assert translated_file("a=Grüße".encode("latin-1"), ".properties") == "a=GRÜßE".encode("latin-1")
-    assert translated_file("a=Grüße", ".properties").decode() == "a=GRÜßE"
+    assert '"b" = "DOG";' in translate_file(strings, ".strings").decode("utf-16")
+    assert translate_file("a=Grüße".encode("latin-1"), ".properties") == "a=GRÜßE".encode("latin-1")
+    assert translate_file("a=Grüße", ".properties").decode() == "a=GRÜßE"
 
 
-# The content of a file that is not valid, and a part of the error after the file's name.
+# Invalid files, and a part of the error message after the name of the file.
 FAULTS = [
     (".po", 'msgid "a"\nmsgstr "b"\n\nmsgid "c\nmsgstr ""\n', "line 4: not a line of a .po file"),
     (".po", 'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', "line 4: an entry needs msgid and msgstr"),
@@ -294,13 +301,13 @@ FAULTS = [
 @pytest.mark.parametrize(("suffix", "content", "problem"), FAULTS)
 def test_errors_name_the_file_and_the_line(suffix, content, problem):
     with pytest.raises(InputError) as caught:
-        translated_file(content, suffix, options=Options("en", "de"))
+        translate_file(content, suffix, options=Options("en", "de"))
     assert str(caught.value).startswith(f"in{suffix}")
     assert problem in str(caught.value)
 
 
-def test_damaged_files_are_refused_or_read():
-    """A few hundred samples with characters that are missing, doubled or new."""
+def test_damaged_files_are_rejected_or_read():
+    """Removes, doubles or replaces characters of the samples a few hundred times."""
     random = Random(1)
     num_read = 0
     for _ in range(300):
@@ -313,8 +320,8 @@ def test_damaged_files_are_refused_or_read():
             )
             text = text[:place] + new + text[place + size * (new == "") :]
         try:
-            after = translated_file(text, suffix, random.choice([upper, backwards]))
-            assert suffix in BILINGUAL or translated_file(text, suffix, same) == text.encode()
+            after = translate_file(text, suffix, random.choice([upper, reverse_words]))
+            assert suffix in BILINGUAL or translate_file(text, suffix, unchanged) == text.encode()
         except InputError as error:
             assert str(error).startswith(f"in{suffix}, line ")
             continue
@@ -324,7 +331,7 @@ def test_damaged_files_are_refused_or_read():
 
 
 @pytest.mark.parametrize(("suffix", "module"), [(".yaml", "yaml"), (".md", "markdown_it")])
-def test_a_missing_library_is_named_with_its_extra(monkeypatch, suffix, module):
+def test_a_missing_library_is_reported_with_its_extra(monkeypatch, suffix, module):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(InputError, match=r"is missing: pip install '\.\[localization\]'"):
-        translated_file("a: b", suffix)
+        translate_file("a: b", suffix)

@@ -1,16 +1,16 @@
-"""What other programs read in translated files: translate-toolkit, and msgfmt for catalogues."""
+"""Other programs read the translated files: translate-toolkit, and msgfmt for catalogues."""
 
 import shutil
 import subprocess
 
 import pytest
 
-from tests.localization.fake_translations import backwards, longer, translated_file
+from tests.localization.fake_translations import double_words, reverse_words, translate_file
 from tests.localization.sample_files import SAMPLES
 
-# For each format the module and the class of translate-toolkit, and the units that it reads: source, target, and
-# whether the target is to be checked. In a file of a single language, the texts are the sources.
-READ = {
+# For each format: the module and class of translate-toolkit, and the units that it reads, as source, target and whether
+# to check the target. In a file of a single language, the texts are the sources.
+EXPECTED_UNITS = {
     ".po": (
         "pypo.pofile",
         [
@@ -78,19 +78,19 @@ READ = {
 }
 
 
-def units(suffix: str, content: bytes) -> list:
-    """The units that translate-toolkit reads; the test is skipped where a package for the format is missing."""
-    module, name = READ[suffix][0].split(".")
+def read_units(suffix: str, content: bytes) -> list:
+    """Returns the units that translate-toolkit reads; skips the test if a package for the format is missing."""
+    module, name = EXPECTED_UNITS[suffix][0].split(".")
     storage = pytest.importorskip(f"translate.storage.{module}", reason="needs translate-toolkit", exc_type=ImportError)
     store = getattr(storage, name)()
     store.parse(content)
     return [unit for unit in store.units if unit.istranslatable()]
 
 
-@pytest.mark.parametrize("suffix", READ)
+@pytest.mark.parametrize("suffix", EXPECTED_UNITS)
 def test_translate_toolkit_reads_the_translations(suffix):
-    expected = READ[suffix][1]
-    actual = units(suffix, translated_file(SAMPLES[suffix], suffix))
+    expected = EXPECTED_UNITS[suffix][1]
+    actual = read_units(suffix, translate_file(SAMPLES[suffix], suffix))
     if isinstance(expected[0], str):
         assert [str(unit.source) for unit in actual] == expected
     else:
@@ -99,8 +99,8 @@ def test_translate_toolkit_reads_the_translations(suffix):
 
 def test_subtitles_keep_their_times():
     before, after = (
-        [(unit.getlocations()) for unit in units(".srt", content)]
-        for content in (SAMPLES[".srt"].encode(), translated_file(SAMPLES[".srt"], ".srt", longer))
+        [(unit.getlocations()) for unit in read_units(".srt", content)]
+        for content in (SAMPLES[".srt"].encode(), translate_file(SAMPLES[".srt"], ".srt", double_words))
     )
     assert after == before and len(after) == 3
 
@@ -120,7 +120,7 @@ RUSSIAN = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && 
     ("rule", "forms"),
     [
         ("nplurals=2; plural=(n != 1);", [["%d DOG", "%d DOGS"], ["ONE DOG", "%d DOGS"]]),
-        ("nplurals=2; plural=(n > 1);", [["%d DOG", "%d DOGS"], ["%d DOGS", "%d DOGS"]]),  # "One" would stand for 0
+        ("nplurals=2; plural=(n > 1);", [["%d DOG", "%d DOGS"], ["%d DOGS", "%d DOGS"]]),  # "One" would stand for 0.
         ("nplurals=1; plural=0;", [["%d DOGS"], ["%d DOGS"]]),
         (RUSSIAN, [["%d DOG", "%d DOGS", "%d DOGS"], ["%d DOGS", "%d DOGS", "%d DOGS"]]),
         ("nplurals=INTEGER; plural=EXPRESSION;", [["%d DOG", "%d DOGS"], ["ONE DOG", "%d DOGS"]]),
@@ -128,18 +128,18 @@ RUSSIAN = "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10>=2 && n%10<=4 && 
     ],
 )
 def test_every_plural_form_is_filled(tmp_path, rule, forms):
-    present = 1 if "nplurals=1" in rule else 2  # a third form is missing
-    after = translated_file(plural_catalogue(rule, present), ".po").decode()
-    entries = [[line.partition('"')[2][:-1] for line in each.split("\n") if line.startswith("msgstr[")]
-               for each in after.split("\n\n")[1:]]  # fmt: skip
+    present = 1 if "nplurals=1" in rule else 2  # The third form is missing.
+    after = translate_file(plural_catalogue(rule, present), ".po").decode()
+    entries = [[line.partition('"')[2][:-1] for line in entry.split("\n") if line.startswith("msgstr[")]
+               for entry in after.split("\n\n")[1:]]  # fmt: skip
     assert entries == forms
     assert after.count("#, fuzzy, c-format") == 2
     if "EXPRESSION" not in rule and "/" not in rule:
-        check(tmp_path, after)
+        run_msgfmt(tmp_path, after)
 
 
-def check(tmp_path, catalogue: str) -> None:
-    """Has msgfmt check a catalogue, fuzzy entries as well."""
+def run_msgfmt(tmp_path, catalogue: str) -> None:
+    """Runs msgfmt on a catalogue and returns its errors; it checks fuzzy entries as well."""
     if not shutil.which("msgfmt"):
         pytest.skip("needs msgfmt, which is part of gettext")
     (tmp_path / "a.po").write_text(catalogue)
@@ -149,10 +149,10 @@ def check(tmp_path, catalogue: str) -> None:
     assert done.returncode == 0 and not errors, done.stderr
 
 
-def test_msgfmt_accepts_arguments_in_a_new_order(tmp_path):
+def test_msgfmt_accepts_reordered_arguments(tmp_path):
     entry = 'msgid "Copied %s to %d places\\n"\nmsgstr ""\n'
     header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
     for flag, new in (("c", "%2$d places %1$s to Copied\\n"), ("python", "%s places %d to Copied\\n")):
-        after = translated_file(f"{header}#, {flag}-format\n{entry}", ".po", backwards).decode()
+        after = translate_file(f"{header}#, {flag}-format\n{entry}", ".po", reverse_words).decode()
         assert f'msgstr "{new}"' in after
-        check(tmp_path, after)
+        run_msgfmt(tmp_path, after)

@@ -3,7 +3,14 @@
 import pytest
 
 from t2t_keras.localization.units import Style
-from tests.localization.fake_translations import AlignedText, backwards, longer, same, translated_text, upper
+from tests.localization.fake_translations import (
+    AlignedText,
+    double_words,
+    reverse_words,
+    translate_text,
+    unchanged,
+    upper,
+)
 
 MENU = Style(accelerators="&_")
 NUMBERED = Style(numbers_arguments=True)
@@ -26,9 +33,9 @@ CUE = Style(joins="all", line_limit=42)
     ],
 )
 def test_accelerators(text, translation, expected):
-    # "ö" is no "o": the accelerator goes to a letter that the keyboard has, or to the first one.
+    # "ö" is not "o": the accelerator must be an ASCII letter, or else the first letter.
     expected = expected.replace("Datei &öffnen", "&Datei öffnen")
-    assert translated_text(text, MENU, lambda _: AlignedText(translation, ())) == expected
+    assert translate_text(text, MENU, lambda _: AlignedText(translation, ())) == expected
 
 
 @pytest.mark.parametrize(
@@ -44,8 +51,8 @@ def test_accelerators(text, translation, expected):
         ("100% of dogs", NUMBERED, "dogs of 100"),
     ],
 )
-def test_arguments_in_a_new_order(text, style, expected):
-    assert translated_text(text, style, backwards) == expected
+def test_reordered_arguments(text, style, expected):
+    assert translate_text(text, style, reverse_words) == expected
 
 
 @pytest.mark.parametrize(
@@ -69,41 +76,41 @@ def test_arguments_in_a_new_order(text, style, expected):
         ("", ""),
     ],
 )
-def test_markup_stays(text, expected):
-    assert translated_text(text, Style(), upper) == expected
-    assert translated_text(text, Style(), same) == text
+def test_markup_is_kept(text, expected):
+    assert translate_text(text, Style(), upper) == expected
+    assert translate_text(text, Style(), unchanged) == text
 
 
 def test_a_tag_around_words_moves_with_them():
-    assert translated_text("see <a href='x.html'>the dogs</a> run", None, backwards) == (
+    assert translate_text("see <a href='x.html'>the dogs</a> run", None, reverse_words) == (
         "run <a href='x.html'>dogs the</a> see"
     )
 
 
 def test_lines_of_a_cue_are_one_sentence():
-    read = []
+    texts = []
 
     def translate(text):
-        read.append(text)
-        return longer(text)
+        texts.append(text)
+        return double_words(text)
 
     cue = "<i>A dog runs across\nthe lawn.</i>\n- Here is one\nmore."
-    assert translated_text(cue, CUE, translate) == (
+    assert translate_text(cue, CUE, translate) == (
         "<i>A A dog dog runs runs across across\nthe the lawn lawn.</i>\n- Here Here is is one one\nmore more."
     )
-    assert read == ["A dog runs across the lawn.", "Here is one more."]
+    assert texts == ["A dog runs across the lawn.", "Here is one more."]
 
 
 def test_markers_of_lines_are_not_translated():
-    read = []
+    texts = []
     for style, text in ((CUE, "-Yes.\n♪ La la"), (Style(), "To do:\n 1. Run\n* Eat\n-h or 3.5")):
-        translated_text(text, style, lambda text: (read.append(text), same(text))[1])
-    assert read == ["Yes.", "La la", "To do:", "Run", "Eat", "-h or 3.5"]
-    assert translated_text("- Two dogs", None, backwards) == "- dogs Two"
+        translate_text(text, style, lambda text: (texts.append(text), unchanged(text))[1])
+    assert texts == ["Yes.", "La la", "To do:", "Run", "Eat", "-h or 3.5"]
+    assert translate_text("- Two dogs", None, reverse_words) == "- dogs Two"
 
 
 def test_lines_of_messages_are_sentences_unless_they_were_wrapped():
     wrapped = "This is a long line of a help text that was wrapped at\nthe margin.\n  -h shows\nthis"
-    read = []
-    translated_text(wrapped, Style(), lambda text: (read.append(text), same(text))[1])
-    assert read == [wrapped.split("\n  ")[0].replace("\n", " "), "-h shows", "this"]
+    texts = []
+    translate_text(wrapped, Style(), lambda text: (texts.append(text), unchanged(text))[1])
+    assert texts == [wrapped.split("\n  ")[0].replace("\n", " "), "-h shows", "this"]

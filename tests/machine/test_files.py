@@ -1,5 +1,3 @@
-"""JSON files and checksums."""
-
 import os
 import re
 from pathlib import Path
@@ -13,7 +11,7 @@ from t2t_keras.machine.files import local_path, read_json, replacing, sha256, te
 from t2t_keras.runs.run import Run
 
 
-def test_json_is_read_as_it_was_written(tmp_path):
+def test_json_round_trip(tmp_path):
     path = tmp_path / "values.json"
     assert read_json(path) is None
     write_json(path, {"name": "Größe", "numbers": [1, 2.5, None]})
@@ -24,7 +22,7 @@ def test_json_is_read_as_it_was_written(tmp_path):
         read_json(path)
 
 
-def test_a_checksum_is_that_of_the_contents(tmp_path):
+def test_a_checksum_depends_on_the_contents(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"abc")
     assert sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
@@ -34,13 +32,13 @@ URLS = ["s3://bucket/run", Path("s3://bucket/run"), "file:///mine", "run@gs://mi
 
 
 @pytest.mark.parametrize("url", URLS)
-def test_a_url_is_no_path(url):
-    """Also one that has been a path, which has one slash less."""
+def test_a_url_is_rejected_as_a_path(url):
+    """This includes URLs that pathlib has changed by removing a slash."""
     with pytest.raises(InputError, match=f"^--model_dir={re.escape(str(url))} is not a path of this machine"):
         local_path(url, "--model_dir")
 
 
-def test_what_is_called_from_python_makes_no_folder_of_a_url(tmp_path, monkeypatch):
+def test_functions_do_not_create_a_folder_for_a_url(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, call in {
         "model_dir": Run,
@@ -55,8 +53,8 @@ def test_what_is_called_from_python_makes_no_folder_of_a_url(tmp_path, monkeypat
         assert local_path(path, "path") == Path(path)
 
 
-def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypatch):
-    """Both are process 1, and may have the same name of a host; what is left of either has the same form."""
+def test_two_containers_use_different_temporary_files(tmp_path, monkeypatch):
+    """In both containers the process id is 1 and the host name can be the same."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     names = {temporary_name("config.json") for _ in range(100)}
     assert len(names) == 100
@@ -67,8 +65,8 @@ def test_two_containers_write_one_file_under_different_names(tmp_path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["a"] and (tmp_path / "a").read_text() == "first"
 
 
-def test_only_a_file_is_replaced(tmp_path):
-    """A link leads to what was written, a pipe gets it, and a folder is refused before anything is done."""
+def test_only_regular_files_are_replaced(tmp_path):
+    """Writes through links and into pipes; a directory is an error before anything is written."""
     (tmp_path / "link").symlink_to("file")
     for text in ("one", "two"):
         with replacing(tmp_path / "link") as file:
@@ -85,7 +83,7 @@ def test_only_a_file_is_replaced(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "pipe"]
 
 
-def test_what_a_killed_process_left_is_found_as_before(tmp_path):
+def test_files_left_by_a_killed_process_are_removed(tmp_path):
     run = Run(tmp_path)
     (tmp_path / temporary_name("config.json")).touch()
     run.remove_leftovers()

@@ -1,4 +1,4 @@
-"""Objects that are made in threads of their own, and memory that goes back to the system."""
+"""Objects that are created in separate threads, and memory that returns to the system."""
 
 import ctypes
 import gc
@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-class Made:
+class Freed:
     def __init__(self):
         self.thread = threading.current_thread()
 
@@ -30,20 +30,20 @@ def without_collector():
     gc.enable()
 
 
-def test_the_thread_stays_as_long_as_the_object(without_collector):
-    first, second = heaps.made_apart(Made), heaps.made_apart(Made)
+def test_the_thread_lives_as_long_as_the_object(without_collector):
+    first, second = heaps.made_apart(Freed), heaps.made_apart(Freed)
     threads = [first.thread, second.thread]
     assert len({threading.current_thread(), *threads}) == 3
     del first
     wait_until(lambda: not threads[0].is_alive())
     assert threads[1].is_alive()
-    gone = weakref.ref(second)
+    freed = weakref.ref(second)
     del second
-    assert gone() is None
+    assert freed() is None
     wait_until(lambda: not threads[1].is_alive())
 
 
-def test_an_error_is_raised_and_nothing_stays(without_collector):
+def test_an_error_is_raised_and_its_memory_is_freed(without_collector):
     class Large(ValueError):
         pass
 
@@ -54,13 +54,13 @@ def test_an_error_is_raised_and_nothing_stays(without_collector):
     with pytest.raises(Large, match="damaged") as caught:
         heaps.made_apart(fail)
     assert any(frame.name == "fail" for frame in traceback.extract_tb(caught.value.__traceback__))
-    gone = weakref.ref(caught.value)
+    freed = weakref.ref(caught.value)
     del caught
-    assert gone() is None
+    assert freed() is None
     wait_until(lambda: threading.active_count() == before)
 
 
-# Prints how many heaps there are while so many threads, each of which has allocated something, are alive.
+# Prints the number of heaps while this many threads, which have allocated memory, are alive.
 COUNT = """
 import ctypes, sys, threading
 from t2t_keras.machine import heaps
@@ -83,7 +83,7 @@ all_have.wait()
 
 
 @pytest.mark.parametrize("limit", [None, "5"])
-def test_each_thread_has_a_heap_unless_the_user_says_how_many(limit):
+def test_each_thread_has_a_heap_unless_the_user_sets_a_limit(limit):
     if not hasattr(ctypes.CDLL(None), "malloc_info"):
         pytest.skip("another C library than glibc")
     threads = min(8 * os.cpu_count() + 20, 250)

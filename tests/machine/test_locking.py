@@ -1,4 +1,4 @@
-"""One training of a run at a time, however the others end."""
+"""A run is trained by one process at a time; a lock ends with its process."""
 
 import errno
 import fcntl
@@ -24,21 +24,22 @@ with Run(sys.argv[1]).lock():
 """
 
 
-def test_a_lock_keeps_others_out_and_dies_with_its_process(tmp_path, monkeypatch):
+def test_a_lock_excludes_other_processes_and_ends_with_its_own(tmp_path, monkeypatch):
     run = Run(tmp_path / "run")
     command = [sys.executable, "-c", HOLDER, run.path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=pathlib.Path(__file__).parents[2]) as holder:
         assert holder.stdout.readline() == "held\n"
         monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.0)
         with pytest.raises(InputError, match=f"run is already being trained by process {holder.pid} on "), run.lock():
-            pytest.fail("was held")
+            pytest.fail("the lock was not exclusive")
         holder.kill()
         holder.wait()
-        monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 19.0)  # more than its child has it, less than that lives
+        # The child holds the lock for a shorter time, and lives longer.
+        monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 19.0)
         with run.lock():
             monkeypatch.setattr(locking, "_PATIENCE_SECONDS", 0.1)
             with pytest.raises(InputError, match="process"), run.lock():
-                pytest.fail("twice in one process")
+                pytest.fail("one process got the lock twice")
         with run.lock():
             pass
 
@@ -52,7 +53,7 @@ def test_a_folder_that_cannot_be_locked(tmp_path, monkeypatch, caplog):
         assert "cannot be locked (No locks available)" in caplog.text
 
 
-def test_a_folder_that_cannot_be_written(tmp_path):
+def test_a_file_in_place_of_the_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot train in .*file"), Run(tmp_path / "file").lock():
-        pytest.fail("locked")
+        pytest.fail("a file was locked")

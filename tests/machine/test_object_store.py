@@ -1,4 +1,4 @@
-"""Objects in a bucket of a server with S3's interface, and what is said where there is no such thing."""
+"""Objects in a bucket of a server with S3's interface, and errors for missing stores and packages."""
 
 import builtins
 from pathlib import Path
@@ -17,7 +17,7 @@ def server():
         yield
 
 
-def test_which_texts_are_urls():
+def test_urls_are_recognised():
     assert all(map(is_url, ("s3://bucket/run", "gs://b", "abfs://a@b.c/d", "memory://a", "file:///a")))
     assert not any(map(is_url, ("runs/mine", "/a:/b", "s3:/bucket", "run@gs://mine", "s3://", "", Path("s3://b"))))
 
@@ -64,7 +64,7 @@ def test_a_run_in_a_bucket(server, tmp_path, monkeypatch):
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
-def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch, error, kind):
+def test_only_unreachable_stores_are_worth_a_retry(monkeypatch, error, kind):
     def fail(*arguments, **named):
         raise error
 
@@ -75,7 +75,7 @@ def test_only_a_store_that_does_not_answer_is_worth_another_try(monkeypatch, err
     assert type(caught.value) is kind
 
 
-def test_no_such_protocol_and_no_package_for_one(monkeypatch):
+def test_unknown_protocols_and_missing_packages_are_errors(monkeypatch):
     with pytest.raises(InputError, match="^nothing://bucket/run: Protocol not known: nothing$"):
         Store("nothing://bucket/run")
     with pytest.raises(InputError, match="^s3:/// does not name a bucket$"):

@@ -1,4 +1,4 @@
-"""Jobs in processes: few at a time, errors as they are, and nobody left behind."""
+"""Jobs in processes: few at a time, with errors passed to the caller, and without orphaned children."""
 
 import contextlib
 import itertools
@@ -16,9 +16,9 @@ from t2t_keras.machine.processes import ProcessDiedError, Processes, call_apart
 from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATIENCE = 600  # seconds that a busy machine may take
+PATIENCE = 600  # seconds, for a busy machine
 
-# A parent with two children that never end by themselves; it prints its children's ids.
+# A parent with two children that never end by themselves.
 PARENT = """
 import itertools, sys
 from tests.machine.test_processes import announce_and_wait
@@ -50,32 +50,32 @@ def announce_and_wait(number, folder):
 
 
 @pytest.mark.parametrize(("jobs", "processes"), [(0, 2), (1, 2), (5, 1)])
-def test_what_needs_no_processes_starts_none(jobs, processes):
+def test_few_jobs_start_no_processes(jobs, processes):
     results = list(Processes(processes).run(square, [(number, 3) for number in range(jobs)]))
     assert results == [(number, (os.getpid(), number * 3)) for number in range(jobs)]
 
 
-def test_jobs_are_shared_out_and_drawn_as_they_are_needed():
-    drawn = itertools.count()
-    jobs = ((number, 7) for number in itertools.takewhile(lambda number: number < 20, drawn))
+def test_jobs_are_distributed_and_generated_on_demand():
+    numbers = itertools.count()
+    jobs = ((number, 7) for number in itertools.takewhile(lambda number: number < 20, numbers))
     results = {}
     with contextlib.closing(Processes(2).run(square, jobs)) as finished:
         for number, (process, result) in finished:
             assert process != os.getpid()
             results[number] = result
             if len(results) == 1:
-                assert next(drawn) <= 5  # this number is now left out
-                left_out = len(results)
-    assert left_out and len(results) == 19
+                assert next(numbers) <= 5  # skips this number
+                num_before_skip = len(results)
+    assert num_before_skip and len(results) == 19
     assert all(result == number * 7 for number, result in results.items())
 
 
-def test_an_error_in_a_process_is_the_callers():
+def test_an_error_in_a_process_reaches_the_caller():
     with pytest.raises(InputError, match="^job 1$"):
         list(Processes(2).run(fail, [(number, 1) for number in range(9)]))
 
 
-def test_an_error_among_the_jobs_is_the_callers():
+def test_an_error_while_generating_jobs_reaches_the_caller():
     def jobs():
         yield from ((number, -1) for number in range(4))
         raise InputError("line 5")
@@ -99,7 +99,7 @@ def test_children_end_with_their_parent(tmp_path, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
-def test_a_call_apart_that_ends_without_a_result(number):
+def test_call_apart_reports_a_process_that_dies(number):
     with pytest.raises(ProcessDiedError, match=f"ended with -{number}") as error:
         call_apart(die_of, number)
     assert error.value.exit_code == -number

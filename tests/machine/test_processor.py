@@ -1,4 +1,4 @@
-"""What this machine's processor is called, and whether it computes in bfloat16."""
+"""The name of this machine's processor, its cores, and its support of bfloat16."""
 
 import os
 
@@ -39,7 +39,7 @@ def test_a_container_has_the_cores_of_its_quota(tmp_path, monkeypatch, files, co
     ("flags", "expected"),
     [("fma avx2 avx512_bf16 clzero", True), ("amx_bf16", True), ("avx512f avx512_bf16x", False), ("", False)],
 )
-def test_instructions_for_bfloat16_are_known_by_their_names(tmp_path, monkeypatch, flags, expected):
+def test_bfloat16_instructions_are_detected_by_their_flags(tmp_path, monkeypatch, flags, expected):
     path = tmp_path / "cpuinfo"
     path.write_text(f"model name\t: A processor\nflags\t\t: {flags}\nvmx flags\t: amx_bf16\n" * 2, encoding="utf-8")
     monkeypatch.setattr(processors, "_CPUINFO", str(path))
@@ -47,7 +47,7 @@ def test_instructions_for_bfloat16_are_known_by_their_names(tmp_path, monkeypatc
     assert processor().endswith(" x A processor")
 
 
-def test_a_system_that_does_not_say_has_a_core_without_a_name(tmp_path, monkeypatch):
+def test_an_unknown_system_has_one_unnamed_core(tmp_path, monkeypatch):
     monkeypatch.setattr(processors, "_CPUINFO", str(tmp_path / "none"))
     assert computes_in_bfloat16() is False
     assert processor().endswith(" x CPU core")

@@ -1,4 +1,4 @@
-"""Mirrors of folders in object storage, in fsspec's memory."""
+"""Mirrors of directories in object storage, with fsspec's in-memory store."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ URL = "memory://bucket/runs/mine"
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path, monkeypatch):
-    """An empty store, and a disk that no other test used."""
+    """An empty store, and an unused local cache."""
     files = fsspec.filesystem("memory")
     files.store.clear()
     files.pseudo_dirs[:] = [""]
@@ -32,13 +32,13 @@ def memory(tmp_path, monkeypatch):
 
 
 def new_disk(monkeypatch, tmp_path: Path, name: str) -> None:
-    """What is mirrored from now on is mirrored on an empty disk, as by a process on another machine."""
+    """Makes new mirrors use an empty local cache, like a process on a different machine."""
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / name))
     monkeypatch.setattr(remote, "_MIRRORS", {})
 
 
 def write(mirror: Mirror, **contents: str | None) -> None:
-    """Writes files, with __ for a slash and _ for a dot; None removes one."""
+    """Writes files; "__" in a name stands for a slash, and None removes a file."""
     for name, text in contents.items():
         path = mirror.path / name.replace("__", "/")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,8 +49,8 @@ def contents(mirror: Mirror) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in remote.files_of(mirror.path, hidden=True)}
 
 
-def fetched() -> dict[str, str]:
-    """What a reader sees at this moment."""
+def fetch_contents() -> dict[str, str]:
+    """Returns what a new reader fetches."""
     mirror = Mirror(URL)
     mirror.fetch()
     return contents(mirror)
@@ -60,20 +60,20 @@ def states(memory) -> list[str]:
     return sorted(name for name in list(memory.store) if "/state/0" in name)
 
 
-def test_what_is_published_is_fetched_elsewhere(tmp_path, monkeypatch, memory):
+def test_published_files_can_be_fetched_on_another_machine(tmp_path, monkeypatch, memory):
     first = Mirror(URL)
     assert first.is_empty and first.path.name == "mine"
     write(first, config="1", checkpoints__step_1__weights="w", tensorboard__events="local")
     (first.path / ".a.tmp").write_text("left over", encoding="utf-8")
     first.publish()
     new_disk(monkeypatch, tmp_path, "second")
-    assert fetched() == {"config": "1", "checkpoints/step_1/weights": "w"}
+    assert fetch_contents() == {"config": "1", "checkpoints/step_1/weights": "w"}
 
 
-def test_only_what_changed_is_uploaded_and_what_is_gone_is_removed(memory, monkeypatch):
+def test_only_changed_files_are_uploaded_and_deleted_ones_are_removed(memory, monkeypatch):
     uploaded = []
     put = Store.put
-    monkeypatch.setattr(Store, "put", lambda *each: (uploaded.append(each[2]), put(*each)))
+    monkeypatch.setattr(Store, "put", lambda *arguments: (uploaded.append(arguments[2]), put(*arguments)))
     mirror = Mirror(URL)
     write(mirror, a="1", b="2", c="3")
     mirror.publish()
@@ -81,38 +81,40 @@ def test_only_what_changed_is_uploaded_and_what_is_gone_is_removed(memory, monke
     mirror.publish()
     mirror.publish()
     assert [name.split("/")[1][0] for name in uploaded] == ["a", "b", "c", "a"]
-    assert fetched() == {"a": "changed", "c": "3"}
+    assert fetch_contents() == {"a": "changed", "c": "3"}
     assert len([name for name in memory.store if "/files/" in name]) == 2
     assert len(states(memory)) == 2
 
 
-def test_a_file_that_grows_while_it_is_uploaded_is_published_as_it_was(monkeypatch):
+def test_a_file_that_grows_during_its_upload_is_published_unchanged(monkeypatch):
     mirror, put = Mirror(URL), Store.put
     (mirror.path / "metrics.jsonl").write_text("1\n", encoding="utf-8")
 
-    def grow(store, path, name):
+    def grow_and_put(store, path, name):
         with open(mirror.path / "metrics.jsonl", "a", encoding="utf-8") as file:
             file.write("2\n")
         put(store, path, name)
 
-    monkeypatch.setattr(Store, "put", grow)
+    monkeypatch.setattr(Store, "put", grow_and_put)
     mirror.publish()
-    assert fetched() == {"metrics.jsonl": "1\n"}
+    assert fetch_contents() == {"metrics.jsonl": "1\n"}
     monkeypatch.setattr(Store, "put", put)
     mirror.publish()
-    assert fetched() == {"metrics.jsonl": "1\n2\n"}
+    assert fetch_contents() == {"metrics.jsonl": "1\n2\n"}
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """Simulates the end of the process."""
 
 
-def killing(real: Callable[..., Any], requests: list[str], last: int, done: bool) -> Callable[..., Any]:
-    """A kind of request during the last of which the process ends, before or after it is done."""
+def kill_at_request(
+    real: Callable[..., Any], requests: list[str], last: int, is_carried_out: bool
+) -> Callable[..., Any]:
+    """Wraps a request of the store: the process ends at the last one, before or after the request is carried out."""
 
     def request(*arguments: Any) -> Any:
         requests.append(real.__name__)
-        result = real(*arguments) if done or len(requests) != last else None
+        result = real(*arguments) if is_carried_out or len(requests) != last else None
         if len(requests) == last:
             raise Killed
         return result
@@ -120,9 +122,9 @@ def killing(real: Callable[..., Any], requests: list[str], last: int, done: bool
     return request
 
 
-@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
-def test_killed_at_any_request_a_reader_sees_the_old_or_the_new(memory, monkeypatch, tmp_path, done):
-    """For each of the requests that publishing makes; then the same is published from an empty disk."""
+@pytest.mark.parametrize("is_carried_out", [False, True], ids=["before", "after"])
+def test_a_kill_at_any_request_leaves_the_old_or_the_new_state(memory, monkeypatch, tmp_path, is_carried_out):
+    """Kills the process at each request of `publish`, and then publishes the same from an empty cache."""
     old = {f"file{number}": "old" for number in range(9)}
     new = {"file0": "new", **{f"file{number}": "new" for number in range(3, 12)}}
     for last in range(1, 21):
@@ -135,67 +137,67 @@ def test_killed_at_any_request_a_reader_sees_the_old_or_the_new(memory, monkeypa
         requests: list[str] = []
         with monkeypatch.context() as patch:
             for name in ("put", "create", "remove"):
-                patch.setattr(Store, name, killing(getattr(Store, name), requests, last, done))
+                patch.setattr(Store, name, kill_at_request(getattr(Store, name), requests, last, is_carried_out))
             with contextlib.suppress(Killed):
                 writer.publish()
         assert len(requests) == min(last, 12)
         new_disk(monkeypatch, tmp_path, f"reader{last}")
-        assert fetched() in (old, new)
-        again = Mirror(URL)
-        again.fetch()
-        write(again, **{name: None for name in contents(again) if name not in new}, **new)
-        again.publish()
-        assert fetched() == new
+        assert fetch_contents() in (old, new)
+        next_writer = Mirror(URL)
+        next_writer.fetch()
+        write(next_writer, **{name: None for name in contents(next_writer) if name not in new}, **new)
+        next_writer.publish()
+        assert fetch_contents() == new
 
 
-def test_two_writers_at_once_lose_nothing(monkeypatch):
-    one, other = Mirror(URL), Mirror(URL)
-    assert one.path != other.path
-    write(one, a="1", b="1")
-    one.publish()
-    other.fetch()
+def test_concurrent_writers_lose_no_files(monkeypatch):
+    first, second = Mirror(URL), Mirror(URL)
+    assert first.path != second.path
+    write(first, a="1", b="1")
+    first.publish()
+    second.fetch()
     create = Store.create
 
-    def late(store, name, value):
+    def publish_and_create(store, name, value):
         monkeypatch.setattr(Store, "create", create)
-        write(one, b=None, c="1")
-        one.publish()
+        write(first, b=None, c="1")
+        first.publish()
         return create(store, name, value)
 
-    write(other, d="2")
-    monkeypatch.setattr(Store, "create", late)
-    other.publish()
-    assert fetched() == {"a": "1", "c": "1", "d": "2"}
+    write(second, d="2")
+    monkeypatch.setattr(Store, "create", publish_and_create)
+    second.publish()
+    assert fetch_contents() == {"a": "1", "c": "1", "d": "2"}
 
 
-def test_a_reader_whose_files_are_replaced_meanwhile_gets_the_newer_ones(monkeypatch):
+def test_a_reader_gets_newer_files_if_they_are_replaced_meanwhile(monkeypatch):
     writer, get = Mirror(URL), Store.get
     write(writer, a="1", b="1")
     writer.publish()
 
-    def replacing(*arguments):
+    def replace_and_get(*arguments):
         monkeypatch.setattr(Store, "get", get)
         write(writer, a="2", b="2")
         writer.publish()
         return get(*arguments)
 
-    monkeypatch.setattr(Store, "get", replacing)
-    assert fetched() == {"a": "2", "b": "2"}
+    monkeypatch.setattr(Store, "get", replace_and_get)
+    assert fetch_contents() == {"a": "2", "b": "2"}
 
 
-def test_what_was_not_fetched_is_removed_with_its_folder_alone():
+def test_files_that_were_not_fetched_are_only_removed_with_their_folder():
     mirror = Mirror(URL)
     write(mirror, steps__1__state="s", steps__1__weights="w", steps__2__state="s", steps__2__weights="w")
     mirror.publish()
-    other = Mirror(URL)
-    other.fetch(lambda names: [name for name in names if "weights" not in name])
-    assert (other.path / "steps" / "2").is_dir()
-    other.publish()
-    assert len(fetched()) == 4
-    write(other, steps__1__state=None)
-    (other.path / "steps" / "1").rmdir()
-    other.publish()
-    assert fetched() == {"steps/2/state": "s", "steps/2/weights": "w"}
+    partial = Mirror(URL)
+    partial.fetch(lambda names: [name for name in names if "weights" not in name])
+    assert (partial.path / "steps" / "2").is_dir()
+    partial.publish()
+    assert len(fetch_contents()) == 4
+    write(partial, steps__1__state=None)
+    (partial.path / "steps" / "1").rmdir()
+    partial.publish()
+    assert fetch_contents() == {"steps/2/state": "s", "steps/2/weights": "w"}
 
 
 def test_old_states_are_removed(memory):
@@ -203,11 +205,11 @@ def test_old_states_are_removed(memory):
     for number in range(30):
         write(mirror, a=str(number))
         mirror.publish()
-    assert len(states(memory)) == remote._NUM_STATES and fetched() == {"a": "29"}
+    assert len(states(memory)) == remote._NUM_STATES and fetch_contents() == {"a": "29"}
 
 
 @pytest.mark.parametrize("damage", ["missing", "half", "other"])
-def test_a_file_that_is_not_what_the_state_names(memory, damage):
+def test_a_missing_or_damaged_file_of_the_state_is_an_error(memory, damage):
     mirror = Mirror(URL)
     write(mirror, weights="12345678")
     mirror.publish()
@@ -221,7 +223,7 @@ def test_a_file_that_is_not_what_the_state_names(memory, damage):
     assert contents(reader) == {}
 
 
-def test_a_state_that_is_half_written(memory):
+def test_an_incomplete_state_is_an_error(memory):
     mirror = Mirror(URL)
     write(mirror, a="1")
     mirror.publish()
@@ -230,17 +232,17 @@ def test_a_state_that_is_half_written(memory):
         Mirror(URL).fetch()
 
 
-def test_a_full_disk_is_one_line_and_leaves_no_part(monkeypatch, tmp_path):
+def test_a_full_disk_is_reported_and_leaves_no_partial_file(monkeypatch, tmp_path):
     mirror = Mirror(URL)
     write(mirror, a="1")
     mirror.publish()
     reader = Mirror(URL)
 
-    def full(path, local):
+    def fail_with_full_disk(path, local):
         Path(local).write_text("half", encoding="utf-8")
         raise OSError(28, "No space left on device", local)
 
-    monkeypatch.setattr(reader.store._files, "get_file", full, raising=False)
+    monkeypatch.setattr(reader.store._files, "get_file", fail_with_full_disk, raising=False)
     message = f"{URL}: no space left in {reader.path}; T2T_KERAS_CACHE can name a different folder"
     with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
         reader.fetch()
@@ -251,7 +253,7 @@ HOLDER = f"by process {os.getpid()} on .+, last heard of [0-9]+ s ago"
 WAITING = f"{URL} is or was being trained {HOLDER}: waiting for a renewal of its lease, [0-9]+ s at most"
 
 
-def test_the_second_trainer_gets_the_name_of_the_first_once_that_is_heard_of_again(monkeypatch):
+def test_the_error_for_a_second_trainer_names_the_first(monkeypatch):
     monkeypatch.setattr(remote, "_RENEWALS", 1e5)
     first, second = Mirror(URL), Mirror(URL)
     lines: list[str] = []
@@ -274,21 +276,21 @@ def test_a_second_trainer_waits_for_a_lease_that_ends(monkeypatch, ends):
     with contextlib.ExitStack() as stack:
         stack.enter_context(first.held(lambda line: None))
 
-        def end(seconds: float) -> None:
+        def end_lease(seconds: float) -> None:
             assert seconds == remote.LEASE_SECONDS / 60
-            monkeypatch.setattr(remote.time, "sleep", lambda _: pytest.fail("waits for nothing"))
+            monkeypatch.setattr(remote.time, "sleep", lambda _: pytest.fail("waited although the lease had ended"))
             stack.close() if ends == "given back" else monkeypatch.setattr(remote, "LEASE_SECONDS", 0.0)
 
-        monkeypatch.setattr(remote.time, "sleep", end)
+        monkeypatch.setattr(remote.time, "sleep", end_lease)
         with second.held(lines.append):
             write(second, a="1")
             second.publish()
-    assert fetched() == {"a": "1"} and re.fullmatch(WAITING, lines[0])
+    assert fetch_contents() == {"a": "1"} and re.fullmatch(WAITING, lines[0])
     assert [line.rpartition("; ")[2] for line in lines[1:]] == ["its lease is taken over"] * (ends == "not renewed")
 
 
 def test_a_state_is_fetched_by_its_number(memory):
-    """As another machine got it, though there is a newer one by now; and not at all once a file of it is gone."""
+    """An older state can be fetched, unless one of its files has been removed."""
     writer, reader = Mirror(URL), Mirror(URL)
     assert writer.number == 0
     write(writer, a="1", b="1")
@@ -305,7 +307,7 @@ def test_a_state_is_fetched_by_its_number(memory):
         reader.fetch(number=7)
 
 
-def test_a_lease_that_has_ended_is_taken_over_and_its_former_holder_publishes_nothing(monkeypatch):
+def test_an_expired_lease_is_taken_over_and_its_former_holder_cannot_publish(monkeypatch):
     first, second = Mirror(URL), Mirror(URL)
     lines: list[str] = []
     with first.held(lines.append):
@@ -323,18 +325,18 @@ def test_a_lease_that_has_ended_is_taken_over_and_its_former_holder_publishes_no
                 remote.publishing(first.path)()
         with pytest.raises(LeaseLostError, match="which has ended"):
             first.publish()
-    assert fetched() == {"a": "2"}
+    assert fetch_contents() == {"a": "2"}
     assert len(lines) == 1 and re.search(r"was being trained by process .+ its lease is taken over$", lines[0])
 
 
 def test_a_lease_is_renewed(monkeypatch, memory):
     monkeypatch.setattr(remote, "LEASE_SECONDS", 0.01)
     with Mirror(URL).held(lambda line: None):
-        wait_until(lambda: len(states(memory)) >= 5)  # each is a renewal, as nothing is published
+        wait_until(lambda: len(states(memory)) >= 5)  # Nothing is published, so each state is a renewal.
     assert json.loads(memory.cat_file(states(memory)[-1]))["lease"] is None
 
 
-def test_a_store_that_does_not_answer_is_a_warning_while_training_goes_on(monkeypatch, caplog):
+def test_an_unreachable_store_is_only_a_warning_during_training(monkeypatch, caplog):
     mirror, put = Mirror(URL), Store.put
     write(mirror, a="1")
 
@@ -347,8 +349,8 @@ def test_a_store_that_does_not_answer_is_a_warning_while_training_goes_on(monkey
     assert caplog.messages == [f"not published: {URL}: no answer; trying again with the next checkpoint"]
     monkeypatch.setattr(Store, "put", put)
     publish()
-    assert fetched() == {"a": "1"}
-    remote.publishing(mirror.path.parent)()  # of a folder that is no mirror
+    assert fetch_contents() == {"a": "1"}
+    remote.publishing(mirror.path.parent)()  # does nothing for a folder that is not a mirror
 
 
 def test_paths_of_a_mirror_have_urls(tmp_path):
@@ -359,20 +361,20 @@ def test_paths_of_a_mirror_have_urls(tmp_path):
     assert remote.local(URL) == str(mirror.path) and remote.local("data/mine") == "data/mine"
     write(mirror, steps__1__weights="1")
     assert remote.local(f"{URL}/steps/1") == str(mirror.path / "steps" / "1")
-    for other in (f"{URL}2", f"{URL}/inside"):  # of their own
-        assert remote.local(other) not in (f"{mirror.path}2", f"{mirror.path}/inside")
+    for url in (f"{URL}2", f"{URL}/inside"):  # separate URLs
+        assert remote.local(url) not in (f"{mirror.path}2", f"{mirror.path}/inside")
     assert remote.mirror_of(mirror.path / "a") is mirror and remote.mirror_of(tmp_path) is None
 
 
-def test_a_store_without_exclusive_creation_is_refused(monkeypatch):
+def test_a_store_without_exclusive_creation_is_rejected(monkeypatch):
     monkeypatch.setattr(Store, "create", lambda *_: True)
     expected = pytest.raises(InputError, match=f"^{URL}: this store replaces .+ runs are not safe in it$")
     with expected, Mirror(URL).held(lambda line: None):
         pass
 
 
-def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog):
-    """One warning, for each update would say the same."""
+def test_a_store_that_cannot_delete_still_accepts_updates(monkeypatch, caplog):
+    """It warns only once."""
 
     def refuse(*_):
         raise InputError(f"{URL}: access denied")
@@ -384,5 +386,5 @@ def test_a_store_that_deletes_nothing_takes_all_updates(monkeypatch, caplog):
         for text in ("1", "2", None):
             write(mirror, a=text, b="b")
             mirror.publish()
-    assert fetched() == {"b": "b"}
+    assert fetch_contents() == {"b": "b"}
     assert caplog.messages == [f"unused objects cannot be deleted: {URL}: access denied"]

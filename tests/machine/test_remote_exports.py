@@ -1,4 +1,4 @@
-"""Versions of exports in object storage, in fsspec's memory."""
+"""Versions of exports in object storage, with fsspec's in-memory store."""
 
 import contextlib
 import re
@@ -25,7 +25,7 @@ def store():
 
 @pytest.fixture
 def version(tmp_path) -> Path:
-    """What stands for an export."""
+    """A directory that replaces an export."""
     for name in ("saved_model.pb", "variables/variables.index", "assets/vocab.model", "assets.extra/config.json"):
         path = tmp_path / "version" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,8 +37,8 @@ def files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def listed(version: Path) -> list[str]:
-    """The files of a version that was published, with the list of them."""
+def files_with_list(version: Path) -> list[str]:
+    """Returns the files of a published version, including the list of files."""
     return sorted([*files(version), "assets.extra/files.json"])
 
 
@@ -48,15 +48,15 @@ def test_versions_are_numbered_and_the_newest_is_fetched(store, version, tmp_pat
     folder = tmp_path / "fetched"
     folder.mkdir()
     assert remote_exports.is_export(store) and remote_exports.fetch_newest(store, folder) == 2
-    assert [path.name for path in folder.iterdir()] == ["2"] and files(folder / "2") == listed(version)
+    assert [path.name for path in folder.iterdir()] == ["2"] and files(folder / "2") == files_with_list(version)
     assert remote_exports.publish_version(store, version) == f"{URL}/3"
     assert remote_exports.fetch_newest(store, folder) == 3 and {path.name for path in folder.iterdir()} == {"2", "3"}
-    store.remove(["3/saved_model.pb"])  # somebody takes it back
+    store.remove(["3/saved_model.pb"])  # somebody deletes the file
     assert remote_exports.fetch_newest(store, folder) == 2 and [path.name for path in folder.iterdir()] == ["2"]
 
 
-def test_another_version_of_the_same_number_is_fetched(store, version, tmp_path):
-    """The folder in the store was deleted, so that numbers began anew; or the local one was never published."""
+def test_a_different_version_with_the_same_number_is_fetched(store, version, tmp_path):
+    """Numbers start again if the remote directory was deleted; a local version may also never have been published."""
     folder, graph = tmp_path / "fetched", version / "saved_model.pb"
     shutil.copytree(version, folder / "1")
     for text in ("first", "other", "third"):
@@ -72,15 +72,15 @@ def test_another_version_of_the_same_number_is_fetched(store, version, tmp_path)
 
 
 @pytest.mark.parametrize("last", range(1, 6))
-def test_a_version_whose_upload_was_killed_is_none(store, version, tmp_path, monkeypatch, last):
-    """The next one gets another number."""
+def test_an_incompletely_uploaded_version_does_not_count(store, version, tmp_path, monkeypatch, last):
+    """The next version gets a different number."""
 
     class Killed(BaseException):
         pass
 
     requests = []
 
-    def kill(real):
+    def kill_at_last(real):
         def request(*arguments):
             requests.append(arguments[2 if real.__name__ == "put" else 1])
             if len(requests) == last:
@@ -91,7 +91,7 @@ def test_a_version_whose_upload_was_killed_is_none(store, version, tmp_path, mon
 
     with monkeypatch.context() as patch, contextlib.suppress(Killed):
         for real in (Store.put, Store.create):
-            patch.setattr(Store, real.__name__, kill(real))
+            patch.setattr(Store, real.__name__, kill_at_last(real))
         remote_exports.publish_version(store, version)
     assert len(requests) == last and (last < 5 or requests[-1] == "1/saved_model.pb")
     assert requests[0] == "1/assets.extra/files.json" and remote_exports.fetch_newest(store, tmp_path) is None
@@ -100,19 +100,19 @@ def test_a_version_whose_upload_was_killed_is_none(store, version, tmp_path, mon
     assert remote_exports.fetch_newest(store, tmp_path) == number
 
 
-def test_two_that_are_published_at_once(store, version, monkeypatch):
+def test_concurrent_uploads_get_different_numbers(store, version, monkeypatch):
     create = Store.create
 
-    def late(*arguments):
+    def upload_and_create(*arguments):
         monkeypatch.setattr(Store, "create", create)
         assert remote_exports.publish_version(store, version) == f"{URL}/1"
         return create(*arguments)
 
-    monkeypatch.setattr(Store, "create", late)
+    monkeypatch.setattr(Store, "create", upload_and_create)
     assert remote_exports.publish_version(store, version) == f"{URL}/2"
 
 
-def test_what_is_damaged_or_not_from_here(store, version, tmp_path):
+def test_damaged_or_foreign_versions_are_errors(store, version, tmp_path):
     remote_exports.publish_version(store, version)
     fsspec.filesystem("memory").pipe_file(f"{URL}/1/assets/vocab.model", b"half")
     with pytest.raises(

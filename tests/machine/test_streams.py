@@ -1,4 +1,4 @@
-"""How cores are shared out among streams."""
+"""The distribution of cores among streams."""
 
 import threading
 
@@ -10,7 +10,7 @@ from t2t_keras.machine import streams
 
 @pytest.fixture
 def threads(monkeypatch):
-    """What was set last, in place of TensorFlow's own setting, which is fixed once it runs."""
+    """Records TensorFlow's number of threads, which cannot be changed after TensorFlow has run."""
     setting = [0]
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", lambda n: setting.append(n))
     monkeypatch.setattr(tf.config.threading, "get_intra_op_parallelism_threads", lambda: setting[-1])
@@ -18,47 +18,47 @@ def threads(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("cores", "asked", "threads_each", "found"),
+    ("cores", "num_requested", "threads_each", "num_streams"),
     [(8, 2, 4, 2), (9, 2, 4, 2), (2, 2, 1, 2), (1, 2, 1, 1), (6, None, 1, 6), (1, None, 1, 1)],
 )
-def test_every_stream_has_its_share(threads, monkeypatch, cores, asked, threads_each, actual):
+def test_streams_share_the_cores(threads, monkeypatch, cores, num_requested, threads_each, num_streams):
     monkeypatch.setattr(streams, "num_cores", lambda: cores)
-    assert streams.num_streams() == 1, "nothing was shared out yet"
-    streams.share_out_cores(asked)
+    assert streams.num_streams() == 1, "cores are only distributed on request"
+    streams.share_out_cores(num_requested)
     assert threads[-1] == threads_each
-    assert streams.num_streams() == actual
+    assert streams.num_streams() == num_streams
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-def test_side_by_side_keeps_the_order(threads, monkeypatch, cores):
+def test_side_by_side_preserves_the_order(threads, monkeypatch, cores):
     monkeypatch.setattr(streams, "num_cores", lambda: cores)
     streams.share_out_cores()
     meeting = threading.Barrier(cores)
 
     def squared(number):
-        meeting.wait(timeout=300)  # nobody comes alone
+        meeting.wait(timeout=300)  # waits until all streams work
         return number**2
 
     assert list(streams.side_by_side(squared, range(6))) == [0, 1, 4, 9, 16, 25]
     assert list(streams.side_by_side(squared, [])) == []
 
 
-def test_what_has_not_begun_is_left_out_once_closed(threads):
-    begun, may_end = [], threading.Event()
+def test_closing_skips_jobs_that_have_not_started(threads):
+    started, may_end = [], threading.Event()
 
-    def slow(number):
-        begun.append(number)
+    def record_and_wait(number):
+        started.append(number)
         if number:
             may_end.wait(timeout=300)
 
-    results = streams.side_by_side(slow, range(1000))
+    results = streams.side_by_side(record_and_wait, range(1000))
     next(results)
-    threading.Timer(0.5, may_end.set).start()  # once it is closing
+    threading.Timer(0.5, may_end.set).start()  # after closing has started
     results.close()
-    assert len(begun) < 1000
+    assert len(started) < 1000
 
 
-def test_a_failure_comes_in_its_turn():
+def test_an_error_is_raised_in_its_turn():
     results = streams.side_by_side(lambda number: 1 // number, range(-2, 3))
     assert [next(results), next(results)] == [-1, -1]
     with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""Families of models by name: their settings, and what makes a model of them."""
+"""Families of models by name: their settings and their models."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ from t2t_keras.models.transformer import Transformer
 
 @dataclasses.dataclass(frozen=True)
 class WideConfig(ModelConfig):
-    """A family of this test's own."""
+    """A family that only exists in this test."""
 
     family: ClassVar[str] = "wide"
 
@@ -33,7 +33,7 @@ class WideConfig(ModelConfig):
 
 @pytest.fixture
 def wide(monkeypatch):
-    """The family is known as long as the test runs; a model of it is the settings that it was made of."""
+    """Registers the family during a test; its model only stores its configuration."""
 
     class Wide:
         def __init__(self, config):
@@ -48,23 +48,23 @@ def wide(monkeypatch):
     return Wide
 
 
-def test_what_says_no_family_is_a_transformer():
+def test_the_default_family_is_the_transformer():
     assert Config.from_dict({"model": {"d_ff": 64}}).model == TransformerConfig(d_ff=64)
     assert Config().to_dict()["model"]["family"] == "transformer"
 
 
-def test_a_family_of_ones_own(wide):
+def test_a_custom_family(wide):
     config = Config(model=WideConfig(vocab_size=9, width=4))
     sizes = {"vocab_size": 9, "d_model": 512, "width": 4, "source_vocab_size": None}
     assert config.to_dict()["model"] == {"family": "wide", **sizes}
     assert Config.from_dict(config.to_dict()) == config
-    made = families.make_model(config.model)
-    assert isinstance(made, wide) and made.built and made.config == config.model
+    model = families.make_model(config.model)
+    assert isinstance(model, wide) and model.built and model.config == config.model
     assert config.model.sizes() == {"vocab_size": "9", "d_model": "512", "width": "4"}
 
 
 @pytest.mark.parametrize("settings", [["model.family=wide", "model.width=7"], ["model.width=7", "model.family=wide"]])
-def test_another_family_keeps_the_vocabulary_alone(wide, settings):
+def test_changing_the_family_keeps_only_the_vocabulary(wide, settings):
     before = Config(model=TransformerConfig(vocab_size=11, d_model=8, num_heads=2, source_vocab_size=9))
     after = override(before, settings)
     assert after.model == WideConfig(vocab_size=11, width=7, source_vocab_size=9)
@@ -84,13 +84,13 @@ def test_another_family_keeps_the_vocabulary_alone(wide, settings):
         ("model.d_model=0", "model.d_model must be a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_settings_are_named(wide, setting, complaint):
+def test_invalid_settings_are_rejected(wide, setting, complaint):
     with pytest.raises(InputError) as error:
         override(Config(model=WideConfig()), [setting])
     assert re.match(complaint, str(error.value))
 
 
-def test_a_name_is_taken_once(wide):
+def test_a_family_can_be_registered_once(wide):
     families.register(WideConfig, wide)  # a module that is imported again
 
     @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def test_a_name_is_taken_once(wide):
         families.register(OtherConfig, wide)
 
 
-def test_the_transformer_is_made_of_its_settings():
+def test_make_model_builds_the_transformer_from_its_configuration():
     config = TransformerConfig(vocab_size=9, num_encoder_layers=1, num_decoder_layers=1, d_model=8, d_ff=8, num_heads=2)
     model = families.make_model(config)
     assert isinstance(model, Transformer) and model.count_params() == sum(config.parameter_counts().values())
@@ -109,6 +109,6 @@ def test_the_transformer_is_made_of_its_settings():
 
 
 @pytest.mark.parametrize("family", registry._FAMILIES)
-def test_settings_are_found_by_the_name_of_their_family(family):
-    actual = registry.model_config_class(family)
-    assert actual.family == family and type(override(Config(), [f"model.family={family}"]).model) is actual
+def test_the_configuration_class_is_found_by_the_name_of_the_family(family):
+    config_class = registry.model_config_class(family)
+    assert config_class.family == family and type(override(Config(), [f"model.family={family}"]).model) is config_class

@@ -1,4 +1,4 @@
-"""The Transformer does what users of Keras expect of a model, or says in one line what to use instead."""
+"""The Transformer does what Keras users expect of a model, or names an alternative."""
 
 import json
 
@@ -29,7 +29,7 @@ def model() -> Transformer:
     return Transformer.from_preset("tiny", vocab_size=13, **SIZES)
 
 
-def compiled(model: Transformer) -> Transformer:
+def compile_model(model: Transformer) -> Transformer:
     model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.1), jit_compile=False)
     return model
 
@@ -44,27 +44,27 @@ def test_a_model_is_built_before_it_is_saved(tmp_path):
     np.testing.assert_array_equal(Transformer.from_preset(tmp_path / "preset")(INPUTS), model(INPUTS))
 
 
-def test_what_keras_could_not_load_is_not_saved(model, tmp_path):
+def test_models_that_keras_cannot_load_are_not_saved(model, tmp_path):
     with pytest.raises(ValueError, match=r"model\.h5: .+ give a \.keras file"):
         model.save(tmp_path / "model.h5")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("inputs", "given"),
+    ("inputs", "received"),
     [({"source": SOURCE}, "a dict with source"), (SOURCE, "EagerTensor"), ((SOURCE, TARGET), "tuple")],
 )
-def test_a_call_says_what_it_takes(model, inputs, given):
-    with pytest.raises(ValueError, match=f'"source" and "target", got {given}; .+ use t2t_keras.Translator'):
+def test_the_error_for_invalid_inputs_names_the_expected_ones(model, inputs, received):
+    with pytest.raises(ValueError, match=f'"source" and "target", got {received}; .+ use t2t_keras.Translator'):
         model(inputs)
 
 
-def test_quantizing_is_refused(model):
+def test_quantization_is_rejected(model):
     with pytest.raises(ValueError, match="--engine=ctranslate2 --compute_type=int8"):
         model.quantize("int8")
 
 
-def test_a_saved_preset_is_the_model(model, tmp_path):
+def test_a_saved_preset_restores_the_model(model, tmp_path):
     model.encoder.trainable = False
     model.save_to_preset(tmp_path / "mine")
     for name in (tmp_path / "mine", f"{tmp_path}/mine@imported"):
@@ -77,7 +77,7 @@ def test_a_saved_preset_is_the_model(model, tmp_path):
         Run(tmp_path / "mine").check_trainable()
 
 
-def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
+def test_invalid_presets_are_rejected(model, tmp_path):
     with pytest.raises(InputError, match="runs/none is neither a folder nor a preset"):
         Transformer.from_preset("runs/none")
     with pytest.raises(InputError, match="has no config.json"):
@@ -92,7 +92,7 @@ def test_a_preset_that_cannot_be_one_is_refused(model, tmp_path):
         other.save_to_preset(tmp_path / "other", like=tmp_path / "mine")
 
 
-def test_a_run_of_another_family_is_no_transformer(tmp_path):
+def test_a_run_of_a_different_family_is_rejected(tmp_path):
     config = preset("conv_tiny")
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()), "utf-8")
     with pytest.raises(InputError, match="is of the family conv_s2s, not transformer"):
@@ -100,13 +100,13 @@ def test_a_run_of_another_family_is_no_transformer(tmp_path):
 
 
 @pytest.mark.integration
-def test_a_run_goes_through_keras_and_back(tmp_path):
+def test_a_run_can_be_converted_to_keras_and_back(tmp_path):
     data = tiny_training.make_data(tmp_path)
     config = tiny_training.make_config(data, max_steps=4)
     Trainer(Run(tmp_path / "run"), config, data, make_strategy("cpu")).train()
     model = Transformer.from_preset(tmp_path / "run")
     np.testing.assert_array_equal(model(INPUTS), load_model(tmp_path / "run")[0](INPUTS))
-    compiled(model).fit(INPUTS, TARGET, epochs=2, verbose=0)
+    compile_model(model).fit(INPUTS, TARGET, epochs=2, verbose=0)
     model.save_to_preset(tmp_path / "tuned", like=tmp_path / "run")
     assert len(Translator.load(tmp_path / "tuned").translate(["ba do", "ge"])) == 2
     stored = json.loads((tmp_path / "tuned/config.json").read_text("utf-8"))

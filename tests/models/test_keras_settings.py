@@ -13,17 +13,17 @@ from tests.programs import ROOT
 from tests.training.tiny_families import TINY, tiny_family
 
 GOLDEN = ROOT / "tests" / "golden" / "run"
-ODD = {"floatx": "float16", "epsilon": 0.01, "image_data_format": "channels_first"}
+UNUSUAL = {"floatx": "float16", "epsilon": 0.01, "image_data_format": "channels_first"}
 
 
 @contextlib.contextmanager
-def odd_settings() -> Iterator[None]:
+def unusual_settings() -> Iterator[None]:
     floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
     image_data_format, epsilon = keras.config.image_data_format(), keras.config.epsilon()
-    keras.config.set_floatx(ODD["floatx"])
-    keras.config.set_dtype_policy(ODD["floatx"])  # which is the default that Keras has by that floatx
-    keras.config.set_image_data_format(ODD["image_data_format"])
-    keras.config.set_epsilon(ODD["epsilon"])
+    keras.config.set_floatx(UNUSUAL["floatx"])
+    keras.config.set_dtype_policy(UNUSUAL["floatx"])  # Keras derives this default from the floatx.
+    keras.config.set_image_data_format(UNUSUAL["image_data_format"])
+    keras.config.set_epsilon(UNUSUAL["epsilon"])
     try:
         yield
     finally:
@@ -44,18 +44,18 @@ def logits_of(family: str) -> np.ndarray:
 
 @pytest.mark.quick("transformer")
 @pytest.mark.parametrize("family", TINY)
-def test_models_of_runs_compute_in_float32_whatever_keras_is_set_to(family):
+def test_models_of_runs_compute_in_float32_under_any_keras_settings(family):
     expected = logits_of(family)
-    with odd_settings():
+    with unusual_settings():
         actual = logits_of(family)
-        assert keras.config.floatx() == keras.config.dtype_policy().name == ODD["floatx"]
+        assert keras.config.floatx() == keras.config.dtype_policy().name == UNUSUAL["floatx"]
     np.testing.assert_array_equal(actual, expected)
 
 
-def test_what_a_user_makes_is_as_keras_is_set_to():
-    with odd_settings():
+def test_models_and_layers_of_users_follow_the_keras_settings():
+    with unusual_settings():
         model = Transformer(tiny_family("transformer"))
         model.build()
         loaded = Transformer.from_preset(GOLDEN)
-    for each in (model, loaded):
-        assert each.compute_dtype == "float16" == each.output_head.table.dtype
+    for model_or_layer in (model, loaded):
+        assert model_or_layer.compute_dtype == "float16" == model_or_layer.output_head.table.dtype

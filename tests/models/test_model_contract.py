@@ -1,5 +1,3 @@
-"""What a search knows of a model."""
-
 import numpy as np
 
 from t2t_keras.models.contract import COVERAGE, initial_coverage

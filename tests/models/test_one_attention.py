@@ -1,4 +1,4 @@
-"""Training, search, exports and graphs for other runtimes compute equation 1 by one and the same function."""
+"""Training, search, exports and graphs for other runtimes compute equation 1 with the same function."""
 
 import numpy as np
 import pytest
@@ -15,23 +15,23 @@ from tests.export import exporting
 from tests.formats import foreign
 from tests.inference import tiny
 
-# Of `tiny.MODEL`: an encoder layer has one attention, each of two decoder layers has two.
+# In `tiny.MODEL`, the encoder layer has one attention, and each of the two decoder layers has two.
 ENCODER, DECODER = 1, 4
 SOURCE = np.array([[5, 6, 7, 1]], np.int32)
 
 
 @pytest.fixture
 def calls(monkeypatch) -> list[int]:
-    """Gets an entry for each call of the function of equation 1."""
-    actual: list[int] = []
-    plain = multi_head.scaled_dot_product_attention
+    """Records each call of the function of equation 1."""
+    recorded: list[int] = []
+    attention = multi_head.scaled_dot_product_attention
 
-    def counted(*arguments, **others):
-        actual.append(len(actual))
-        return plain(*arguments, **others)
+    def record_and_attend(*arguments, **options):
+        recorded.append(len(recorded))
+        return attention(*arguments, **options)
 
-    monkeypatch.setattr(multi_head, "scaled_dot_product_attention", counted)
-    return actual
+    monkeypatch.setattr(multi_head, "scaled_dot_product_attention", record_and_attend)
+    return recorded
 
 
 def test_a_training_step(calls):

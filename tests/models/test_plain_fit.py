@@ -1,4 +1,4 @@
-"""The Transformer in Keras's own `fit`."""
+"""The Transformer in Keras's `fit`."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ TARGET = np.array([[5, 6, 7, 8, 1], [9, 3, 1, 0, 0]], "int32")
 
 
 def test_plain_fit_adds_the_balance_loss_of_experts():
-    """Over tokens, as training itself has it."""
+    """The loss is summed over tokens, as in the project's own training."""
     model = Transformer(dataclasses.replace(SMALL, num_experts=4, experts_per_token=2, d_expert=9, balance_weight=7.0))
     model.build()
     inputs, seed = {"source": SOURCE, "target": TARGET}, np.array([1, 2], "int32")

@@ -1,4 +1,4 @@
-"""Presets by name: the paper's models, T2T's, and one change a row of Table 3."""
+"""Presets by name: the paper's models, T2T's models, and the changes of each row of Table 3."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_every_row_of_table_3_is_there():
     assert {name for name in PRESETS if name.startswith("table3_")} == set(TABLE_3)
 
 
-def test_small_models_alone_take_the_limit_of_an_output_from_their_text():
+def test_only_small_models_learn_the_output_limit_from_their_text():
     assert PRESETS.keys() > SMALL == {name for name in PRESETS if name.endswith(("tiny", "small"))}
     decodes = {name: preset(name).decode for name in PRESETS}
     limits = {name: (decode.max_length_factor, decode.max_length_offset) for name, decode in decodes.items()}
@@ -71,7 +71,7 @@ def test_big_is_the_papers():
 
 
 @pytest.mark.parametrize(("name", "sizes_of"), [("t2t_base", "base"), ("t2t_big", "big")])
-def test_t2ts_presets_are_t2ts(name, sizes_of):
+def test_t2t_presets_follow_t2t(name, sizes_of):
     model, train, paper = preset(name).model, preset(name).train, preset(sizes_of).model
     for field in ("num_encoder_layers", "num_decoder_layers", "d_model", "d_ff", "num_heads", "dropout_rate"):
         assert getattr(model, field) == getattr(paper, field)
@@ -116,12 +116,12 @@ def test_conv_s2s_has_the_size_of_the_released_code():
         ("moe_rnn_tiny", 1e-3),
     ],
 )
-def test_the_systems_of_table_2_reach_their_rate(name, rate):
+def test_learning_rates_of_the_systems_of_table_2(name, rate):
     model, train = preset(name).model, preset(name).train
     assert train.learning_rate_scale * (model.d_model * train.warmup_steps) ** -0.5 == pytest.approx(rate, rel=1e-3)
 
 
-def test_bytenet_is_kalchbrenner_et_als():
+def test_bytenet_follows_kalchbrenner_et_al():
     config = preset("bytenet")
     assert (config.train.schedule, config.train.learning_rate_scale) == ("constant", 3e-4)
     assert (config.model.dilation_rates, config.model.unfolding_factor) == ((1, 2, 4, 8, 16), 1.2)

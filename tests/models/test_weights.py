@@ -1,5 +1,3 @@
-"""Weights by name."""
-
 import types
 
 import numpy as np
@@ -10,26 +8,26 @@ from t2t_keras.models.weights import assign_known_weights, weight_names
 
 
 def model_of(*weights, path: str = "mine"):
-    """A model of weights, or of what has their paths."""
-    variables = [types.SimpleNamespace(path=each) if isinstance(each, str) else each for each in weights]
+    """Returns a model with these weights, or with variables that have these paths."""
+    variables = [types.SimpleNamespace(path=weight) if isinstance(weight, str) else weight for weight in weights]
     return types.SimpleNamespace(trainable_variables=variables, path=path)
 
 
 def test_names_are_paths_below_the_model():
-    """Also of a model within another, and of parts that were built before it."""
+    """This includes nested models, and parts that were built earlier."""
     names = ["encoder/kernel", "bias"]
     assert weight_names(model_of("mine/encoder/kernel", "mine/bias")) == names
     assert weight_names(model_of("outer/mine/encoder/kernel", "outer/mine/bias", path="outer/mine")) == names
     assert weight_names(model_of(*names)) == names
 
 
-def test_two_weights_of_one_name_would_lose_one():
+def test_two_weights_with_one_name_are_an_error():
     with pytest.raises(ValueError, match="different paths, got several expert/kernel: name the layers"):
         weight_names(model_of("mine/expert/kernel", "mine/gate", "mine/expert/kernel"))
 
 
 class Weight:
-    """A variable, as far as it matters here."""
+    """A minimal variable."""
 
     def __init__(self, path: str, *shape: int) -> None:
         self.path, self.shape, self.value = path, shape, np.zeros(shape)
@@ -42,10 +40,10 @@ def arrays(**shapes: tuple) -> dict:
     return {name.replace("_", "/"): np.ones(shape) for name, shape in shapes.items()}
 
 
-def test_known_weights_are_taken_and_the_rest_is_listed():
-    ours = Weight("mine/a", 2, 3), Weight("mine/b", 4), *(Weight(f"mine/new{i}", 1) for i in range(22))
-    account = assign_known_weights(model_of(*ours), arrays(a=(2, 3), old_b=(5,)))
-    assert ours[0].value.all() and not any(weight.value.any() for weight in ours[1:])
+def test_known_weights_are_copied_and_the_rest_is_listed():
+    model_weights = Weight("mine/a", 2, 3), Weight("mine/b", 4), *(Weight(f"mine/new{i}", 1) for i in range(22))
+    account = assign_known_weights(model_of(*model_weights), arrays(a=(2, 3), old_b=(5,)))
+    assert model_weights[0].value.all() and not any(weight.value.any() for weight in model_weights[1:])
     taken, new, left_out = account.lines()
     assert taken == "taken: 1 weight (6 numbers)"
     names = ", ".join(["b", *(f"new{i}" for i in range(19))])
@@ -53,12 +51,12 @@ def test_known_weights_are_taken_and_the_rest_is_listed():
     assert left_out == "left out: 1 weight (5 numbers): old/b"
 
 
-def test_weights_of_other_shapes_are_named_as_far_as_three():
-    ours = [Weight(f"mine/w{number}", 2) for number in range(170)]
+def test_the_first_three_weights_with_different_shapes_are_named():
+    model_weights = [Weight(f"mine/w{number}", 2) for number in range(170)]
     weights = {f"w{number}": np.ones(3) for number in range(170)}
     names = ", ".join(f"w{number} (3,) -> (2,)" for number in range(3))
     with pytest.raises(InputError) as error:
-        assign_known_weights(model_of(*ours), weights)
+        assign_known_weights(model_of(*model_weights), weights)
     assert str(error.value) == f"weights with different shapes cannot be copied: {names} and 167 more"
 
 
@@ -69,8 +67,8 @@ def test_weights_of_other_shapes_are_named_as_far_as_three():
         (arrays(d=(2, 3)), "no weight can be copied"),
     ],
 )
-def test_weights_that_do_not_fit_leave_all_as_it_was(weights, message):
-    ours = Weight("mine/a", 2, 3), Weight("mine/b", 4), Weight("mine/c")
+def test_weights_that_do_not_fit_change_nothing(weights, message):
+    model_weights = Weight("mine/a", 2, 3), Weight("mine/b", 4), Weight("mine/c")
     with pytest.raises(InputError, match=message):
-        assign_known_weights(model_of(*ours), weights)
-    assert not any(weight.value.any() for weight in ours)
+        assign_known_weights(model_of(*model_weights), weights)
+    assert not any(weight.value.any() for weight in model_weights)

@@ -1,4 +1,4 @@
-"""Pictures show the weights that they are given."""
+"""The pictures of attention show the given weights."""
 
 import re
 import xml.etree.ElementTree
@@ -16,8 +16,8 @@ QUERIES = ["▁Ein", "▁Spiel", "haus", "</s>"]
 KEYS = ["▁A", "▁play", "house", "$", "</s>"]
 
 
-def some_weights(*shape: int) -> np.ndarray:
-    """Rows add up to 1."""
+def random_weights(*shape: int) -> np.ndarray:
+    """Each row sums to 1."""
     weights = np.random.default_rng(1).random(shape) ** 4
     return weights / weights.sum(-1, keepdims=True)
 
@@ -32,18 +32,18 @@ def texts(root: xml.etree.ElementTree.Element) -> list[str]:
 
 
 def strokes(root: xml.etree.ElementTree.Element) -> list[tuple[str, float]]:
-    """Colour and opacity of each line between tokens."""
+    """Returns the colour and opacity of each line between tokens."""
     (group,) = [element for element in root.iter() if element.get("id", "").startswith("LineCollection")]
     styles = [element.get("style", "") for element in group.iter("{http://www.w3.org/2000/svg}path")]
-    actual = []
+    strokes_of_lines = []
     for style in styles:
         opacity = re.search(r"stroke-opacity: ([\d.]+)", style)
-        actual.append((re.findall(r"stroke: (#\w+)", style)[0], float(opacity[1]) if opacity else 1.0))
-    return actual
+        strokes_of_lines.append((re.findall(r"stroke: (#\w+)", style)[0], float(opacity[1]) if opacity else 1.0))
+    return strokes_of_lines
 
 
-def test_every_layer_and_head_has_a_map_in_which_a_cell_is_as_dark_as_its_weight():
-    weights = some_weights(2, 3, 4, 5)
+def test_each_head_has_a_map_whose_cells_are_as_dark_as_their_weights():
+    weights = random_weights(2, 3, 4, 5)
     figure = heat_maps(weights, QUERIES, KEYS, title="attention")
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
@@ -59,9 +59,9 @@ def test_every_layer_and_head_has_a_map_in_which_a_cell_is_as_dark_as_its_weight
 
 def test_tokens_and_names_are_text(tmp_path):
     root = svg(
-        heat_maps(some_weights(1, 1, 4, 5), QUERIES, KEYS, column_names=["mean"], title="of $x$"), tmp_path / "a.svg"
+        heat_maps(random_weights(1, 1, 4, 5), QUERIES, KEYS, column_names=["mean"], title="of $x$"), tmp_path / "a.svg"
     )
-    shown = texts(root)
+    words = texts(root)
     for text in (
         "Ein",
         "Spiel",
@@ -76,11 +76,11 @@ def test_tokens_and_names_are_text(tmp_path):
         "query",
         "key",
     ):
-        assert text in shown
-    shown = texts(svg(lines(some_weights(2, 4, 5), QUERIES, KEYS, names=["first", "second"]), tmp_path / "b.svg"))
+        assert text in words
+    words = texts(svg(lines(random_weights(2, 4, 5), QUERIES, KEYS, names=["first", "second"]), tmp_path / "b.svg"))
     for text in ("Ein", "Spiel", "·haus", "A", "play", "·house", "$", "first", "second"):
-        assert text in shown
-    assert shown.count("<end>") == 2
+        assert text in words
+    assert words.count("<end>") == 2
 
 
 def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
@@ -92,24 +92,24 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
     actual = strokes(svg(lines(weights, pieces, pieces), tmp_path / "all.svg"))
     first = [(blue, 0.75), (blue, 0.25), (blue, 1.0), (blue, 0.5), (blue, 0.495)]
     assert actual == [*first, (orange, 0.4), (orange, 0.6), (orange, 1.0), (orange, 1.0)]
-    one = svg(lines(weights, pieces, pieces, colors=[1, 0], only=[0]), tmp_path / "one.svg")
-    assert strokes(one) == [(orange, 0.75), (orange, 0.25), (blue, 0.4), (blue, 0.6)]
+    single_color = svg(lines(weights, pieces, pieces, colors=[1, 0], only=[0]), tmp_path / "one.svg")
+    assert strokes(single_color) == [(orange, 0.75), (orange, 0.25), (blue, 0.4), (blue, 0.6)]
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("tokens", [MOST_TOKENS, 300])
-def test_pictures_of_long_sentences_are_bounded_and_say_so(tokens):
+def test_pictures_of_long_sentences_are_truncated_with_a_note(tokens):
     pieces = ["▁word"] * tokens
     for figure in (
-        heat_maps(some_weights(6, 16, tokens, tokens), pieces, pieces, title="it"),
-        heat_maps(some_weights(1, 1, tokens, tokens), pieces, pieces, title="it"),
-        lines(some_weights(8, tokens, tokens), pieces, pieces, title="it"),
+        heat_maps(random_weights(6, 16, tokens, tokens), pieces, pieces, title="it"),
+        heat_maps(random_weights(1, 1, tokens, tokens), pieces, pieces, title="it"),
+        lines(random_weights(8, tokens, tokens), pieces, pieces, title="it"),
     ):
         assert max(figure.get_size_inches()) < 22
         assert figure.get_suptitle() == ("it" if tokens == MOST_TOKENS else "it\n(the first 80 of 300 tokens)")
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 4, 4), (1, 0, 4, 5)])
-def test_weights_that_are_not_of_the_tokens_are_refused(shape):
+def test_weights_with_a_wrong_shape_are_rejected(shape):
     with pytest.raises(ValueError, match=rf"for 4 queries and 5 keys; got the shape \({', '.join(map(str, shape))}\)"):
         heat_maps(np.ones(shape), QUERIES, KEYS)

@@ -1,4 +1,4 @@
-"""A picture of dots: one for each value, on its row's line."""
+"""A dot plot has one dot per value on the line of its row."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -21,7 +21,7 @@ def test_every_value_is_a_dot_on_its_row(tmp_path, monkeypatch):
     assert (tmp_path / "dots.svg").read_bytes() == b"picture"
 
 
-def test_it_is_a_picture_with_the_names_as_text(tmp_path):
+def test_the_names_are_text(tmp_path):
     draw_dots(tmp_path / "dots.svg", {"one": [1.0], "none": []}, "a score")
     texts = ["".join(element.itertext()) for element in ElementTree.parse(tmp_path / "dots.svg").iter(f"{SVG}text")]
     assert {"one", "none", "a score"} <= set(texts)

@@ -1,4 +1,4 @@
-"""Trees are drawn whole, each constituent above its words."""
+"""Drawings of trees: each constituent is above its words."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -8,8 +8,8 @@ from t2t_keras.tasks.parsing.trees import tree_of_line
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(line: str) -> tuple[dict[str, tuple[float, float]], int]:
-    """The places of all texts, and the number of lines."""
+def draw(line: str) -> tuple[dict[str, tuple[float, float]], int]:
+    """Returns the positions of all texts, and the number of lines."""
     root = ElementTree.fromstring(tree_svg(tree_of_line(line)))
     places = {text.text or "": (float(text.attrib["x"]), float(text.attrib["y"])) for text in root.iter(f"{SVG}text")}
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
@@ -18,7 +18,7 @@ def drawn(line: str) -> tuple[dict[str, tuple[float, float]], int]:
 
 
 def test_constituents_stand_above_the_middle_of_their_children():
-    places, lines = drawn("(S (NP (DT The) (NN dog)) (VP (XX <barks>)))")
+    places, lines = draw("(S (NP (DT The) (NN dog)) (VP (XX <barks>)))")
     assert set(places) == {"TOP", "S", "NP", "VP", "DT", "NN", "The", "dog", "<barks>"}
     x, y = ({name: place[axis] for name, place in places.items()} for axis in (0, 1))
     assert x["The"] == x["DT"] < x["NP"] < x["dog"] < x["VP"] == x["<barks>"]

@@ -1,4 +1,4 @@
-"""Choices depend on pairs, minutes and the speed of the machine only, and each has its reason."""
+"""Choices depend only on pairs, minutes and the speed of the machine, and each has a reason."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.planning.fit_rules import FEWEST_PAIRS, GIVEN, Choice, choose
 
-SPEED = 300.0  # updates a minute: two cores with AVX-512
+SPEED = 300.0  # updates per minute: two cores with AVX-512
 
 
-def chosen(pairs, minutes, speed=SPEED, *, preset=None, **more):
+def choose_values(pairs, minutes, speed=SPEED, *, preset=None, **machine):
     overrides = {"overrides": [Choice("preset", preset, GIVEN)]} if preset else {}
-    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **overrides, **more)}
+    return {choice.name: choice.value for choice in choose(pairs, minutes, speed, **overrides, **machine)}
 
 
 @pytest.mark.parametrize("pairs", [200, 2_000, 44_000, 1_000_000, 40_000_000])
@@ -26,13 +26,13 @@ def test_every_choice_is_a_setting_with_a_reason(pairs, minutes, speed, machine)
     assert all(choice.reason and not choice.reason.endswith(".") for choice in choices)
     values = {choice.name: choice.value for choice in choices}
     settings = [f"{name}={value}" for name, value in values.items() if "." in name]
-    made = config.override(presets.preset(values["preset"]), settings)
-    assert made.model.dropout_rate < 0.5
+    chosen_config = config.override(presets.preset(values["preset"]), settings)
+    assert chosen_config.model.dropout_rate < 0.5
     assert 2 * values["held_out_pairs"] <= pairs / 2
 
 
 def test_more_text_gets_more_entries_and_larger_sets():
-    rows = [chosen(pairs, 60) for pairs in (300, 10_000, 100_000, 1_000_000, 10_000_000)]  # in an hour
+    rows = [choose_values(pairs, 60) for pairs in (300, 10_000, 100_000, 1_000_000, 10_000_000)]  # in one hour
     for name in ("data.vocab_size", "held_out_pairs"):
         values = [row[name] for row in rows]
         assert values == sorted(values)
@@ -41,20 +41,20 @@ def test_more_text_gets_more_entries_and_larger_sets():
 
 
 def test_more_passes_get_more_dropout_and_are_validated_by_translations():
-    rows = [chosen(pairs, 10) for pairs in (200_000, 44_000, 10_000, 2_000)]
+    rows = [choose_values(pairs, 10) for pairs in (200_000, 44_000, 10_000, 2_000)]
     assert [row["model.dropout_rate"] for row in rows] == [0.0, 0.1, 0.3, 0.4]
     assert [row["train.best_metric"] for row in rows] == ["loss", "loss", "bleu", "bleu"]
     assert [row["train.patience"] > 0 for row in rows] == [False, False, True, True]
 
 
-def test_an_hour_has_the_recipe_of_the_preset_and_minutes_have_their_own():
+def test_short_trainings_change_the_recipe_of_the_preset():
     names = ("train.tokens_per_batch", "train.warmup_steps", "train.learning_rate_scale", "train.ema_decay")
-    assert [chosen(44_000, 10)[name] for name in names] == [2048, 500, 0.99, 0.99]
-    assert not chosen(44_000, 60).keys() & {*names, "model.num_encoder_layers"}
+    assert [choose_values(44_000, 10)[name] for name in names] == [2048, 500, 0.99, 0.99]
+    assert not choose_values(44_000, 60).keys() & {*names, "model.num_encoder_layers"}
 
 
 def test_a_faster_machine_gets_more_layers_and_a_slower_one_a_shorter_warm_up():
-    rows = [chosen(44_000, 5, speed) for speed in (50, 130, 400, 2_000)]
+    rows = [choose_values(44_000, 5, speed) for speed in (50, 130, 400, 2_000)]
     assert [row["model.num_encoder_layers"] for row in rows] == [1, 1, 2, 4]
     assert [row["model.num_decoder_layers"] for row in rows] == [1, 1, 2, 4]
     assert [row["train.warmup_steps"] for row in rows] == [180, 470, 500, 500]
@@ -63,41 +63,41 @@ def test_a_faster_machine_gets_more_layers_and_a_slower_one_a_shorter_warm_up():
 
 
 @pytest.mark.parametrize("minutes", [2, 5, 30, 60])
-def test_a_machine_of_half_the_speed_chooses_the_same_in_twice_the_time(minutes):
+def test_half_the_speed_and_twice_the_time_give_the_same_choices(minutes):
     saving = ("train.checkpoint_minutes", "train.keep_checkpoints")
-    rows = [chosen(44_000, minutes, 300), chosen(44_000, 2 * minutes, 150)]
+    rows = [choose_values(44_000, minutes, 300), choose_values(44_000, 2 * minutes, 150)]
     fast, slow = ({name: value for name, value in row.items() if name not in saving} for row in rows)
     assert fast == slow
 
 
 def test_the_large_model_needs_text_hours_and_an_accelerator():
-    assert chosen(1_000_000, 600, has_accelerator=True)["preset"] == "base"
-    assert chosen(1_000_000, 600)["preset"] == "tiny"
-    assert chosen(1_000_000, 60, has_accelerator=True)["preset"] == "tiny"
-    assert chosen(10_000, 600, has_accelerator=True)["preset"] == "tiny"
+    assert choose_values(1_000_000, 600, has_accelerator=True)["preset"] == "base"
+    assert choose_values(1_000_000, 600)["preset"] == "tiny"
+    assert choose_values(1_000_000, 60, has_accelerator=True)["preset"] == "tiny"
+    assert choose_values(10_000, 600, has_accelerator=True)["preset"] == "tiny"
 
 
-def test_a_processor_that_computes_in_bfloat16_does_so_where_it_trains():
-    assert chosen(44_000, 5, computes_in_bfloat16=True)["train.mixed_bfloat16"] is True
-    assert chosen(44_000, 5, computes_in_bfloat16=True, preset="base")["train.mixed_bfloat16"] is True
-    assert "train.mixed_bfloat16" not in chosen(44_000, 5)
-    assert "train.mixed_bfloat16" not in chosen(44_000, 5, computes_in_bfloat16=True, preset="rnn_tiny")
-    assert "train.mixed_bfloat16" not in chosen(44_000, 5, computes_in_bfloat16=True, has_accelerator=True)
+def test_bfloat16_is_used_if_the_processor_supports_it():
+    assert choose_values(44_000, 5, computes_in_bfloat16=True)["train.mixed_bfloat16"] is True
+    assert choose_values(44_000, 5, computes_in_bfloat16=True, preset="base")["train.mixed_bfloat16"] is True
+    assert "train.mixed_bfloat16" not in choose_values(44_000, 5)
+    assert "train.mixed_bfloat16" not in choose_values(44_000, 5, computes_in_bfloat16=True, preset="rnn_tiny")
+    assert "train.mixed_bfloat16" not in choose_values(44_000, 5, computes_in_bfloat16=True, has_accelerator=True)
 
 
 def test_a_tpu_gets_static_shapes():
-    assert chosen(44_000, 5, has_accelerator=True, has_tpu=True)["train.static_shapes"] is True
-    assert "train.static_shapes" not in chosen(44_000, 5, has_accelerator=True)
+    assert choose_values(44_000, 5, has_accelerator=True, has_tpu=True)["train.static_shapes"] is True
+    assert "train.static_shapes" not in choose_values(44_000, 5, has_accelerator=True)
 
 
-def test_the_number_of_updates_follows_given_layers_and_entries():
+def test_the_number_of_updates_depends_on_the_chosen_layers_and_entries():
     layers = [Choice(f"model.num_{side}_layers", "4", GIVEN) for side in ("encoder", "decoder")]
     overrides = [*layers, Choice("data.vocab_size", 8000, GIVEN)]
-    assert chosen(44_000, 5, 130)["updates"] == 1912
-    values = chosen(44_000, 5, 130, overrides=overrides)
+    assert choose_values(44_000, 5, 130)["updates"] == 1912
+    values = choose_values(44_000, 5, 130, overrides=overrides)
     assert (values["updates"], values["model.num_encoder_layers"], values["train.warmup_steps"]) == (650, "4", 160)
 
 
-def test_too_few_pairs_are_refused():
+def test_too_few_pairs_are_rejected():
     with pytest.raises(InputError, match=f"the text has 199 pairs that can be used; at least {FEWEST_PAIRS} are"):
         choose(FEWEST_PAIRS - 1, 60, SPEED)

@@ -1,4 +1,4 @@
-"""Counts from the configuration against models that are made, and against the paper."""
+"""Counts of parameters and operations, compared with models and with the paper."""
 
 import dataclasses
 import math
@@ -29,7 +29,7 @@ OPTIONS = [
     {"num_experts": 6, "experts_per_token": 2},
     {"num_experts": 3, "experts_per_token": 3, "d_expert": 5},
 ]
-# Table 3's column of parameters, in millions.
+# The column of parameters of Table 3, in millions.
 TABLE_3 = {
     "base": 65,
     "table3_b_dk16": 58,
@@ -50,7 +50,7 @@ def preset_count(name: str, vocab_size: int) -> int:
 
 
 @pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: ",".join(changes) or "base")
-def test_counts_are_those_of_the_model(changes):
+def test_counts_equal_those_of_the_model(changes):
     config = dataclasses.replace(SMALL, **changes)
     model = Transformer(config)
     model.build()
@@ -67,12 +67,12 @@ def test_the_papers_base_and_big():
 
 @pytest.mark.parametrize(("name", "millions"), TABLE_3.items())
 def test_rows_of_table_3_round_to_the_papers_column(name, millions):
-    """All but big fit a shared vocabulary of some 41,000 entries."""
+    """All rows except big match a shared vocabulary of about 41,000 entries."""
     assert round(preset_count(name, 41000) / 1e6) == millions
 
 
 def test_big_is_within_a_million_of_the_papers_213():
-    """The column's big fits some 36,000 entries; at 37,000 it is 214.2, with or without attention biases."""
+    """The paper's big matches about 36,000 entries; with 37,000 it has 214.2 million, with or without biases."""
     assert abs(round(preset_count("big", 37000) / 1e6) - 213) <= 1
     assert round(preset_count("big", 36000) / 1e6) == 213
 
@@ -81,7 +81,7 @@ def test_big_is_within_a_million_of_the_papers_213():
     "changes",
     [{}, {"num_heads": 3, "d_key": 2, "d_value": 7}, {"norm_position": "pre"}, {"attention_score": "additive"}],
 )
-def test_flops_are_those_of_the_products_in_the_graph(changes):
+def test_flops_equal_those_of_the_products_in_the_graph(changes):
     batch, length = 3, 5
     model = Transformer(dataclasses.replace(SMALL, **changes))
     model.build()
@@ -99,19 +99,19 @@ def test_flops_are_those_of_the_products_in_the_graph(changes):
     assert 3 * forward == expected
 
 
-def test_a_token_pays_for_its_own_experts_and_all_gates():
-    """Whatever the number of experts; one expert for all tokens costs what a feed-forward network costs."""
-    plain = SMALL.training_flops(9)
+def test_a_token_costs_its_own_experts_and_all_gates():
+    """The number of experts does not matter; one expert for all tokens costs the same as a feed-forward network."""
+    dense = SMALL.training_flops(9)
     for count, k, width in ((1, 1, None), (8, 2, 6), (64, 2, 6)):
         config = dataclasses.replace(SMALL, num_experts=count, experts_per_token=k, d_expert=width)
-        gates = 6 * 3 * 2 * config.d_model * count  # of two matrices in each of three layers
-        assert config.training_flops(9) == {**plain, "matrices": plain["matrices"] + gates}
+        gates = 6 * 3 * 2 * config.d_model * count  # two matrices in each of three layers
+        assert config.training_flops(9) == {**dense, "matrices": dense["matrices"] + gates}
         assert config.kept_activations(9).computed > SMALL.kept_activations(9).computed
     assert f"{2} of {64} x {6}" in describe(Config(model=config), 9) and "experts" not in describe(Config(), 9)
 
 
-def test_a_window_costs_what_it_reaches():
-    """Of 2 encoder layers and 1 decoder layer, whose attention to the source stays as it is."""
+def test_a_window_costs_its_positions():
+    """With 2 encoder layers and 1 decoder layer, whose cross-attention does not change."""
     flops = {
         window: dataclasses.replace(SMALL, attention_window=window).training_flops(100)["attention"]
         for window in (None, 0, 3, 60, 100)

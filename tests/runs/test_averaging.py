@@ -1,4 +1,4 @@
-"""Averages: exact, of one model only, and told where they lean."""
+"""Averages: exact results, and checks of the averaged checkpoints."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ def test_averages_are_the_mean(tmp_path):
 
 
 def test_averages_are_summed_in_float64(tmp_path):
-    values = [1.0] + [2.0**-25] * 8  # in float32 the small ones vanish one by one
+    values = [1.0] + [2.0**-25] * 8  # In float32, each small value would vanish in the sum.
     loaded = [checkpoints.load(save(tmp_path, i, weights={"w": np.float32(v)})) for i, v in enumerate(values)]
     assert averaging.average(loaded)["w"] == np.float32(sum(values) / 9)
     assert averaging.average(loaded)["w"] != np.float32(1.0) / np.float32(9.0)
@@ -43,21 +43,21 @@ def test_averages_are_summed_in_float64(tmp_path):
         (0.1, [80], 0.1),
     ],
 )
-def test_the_last_epochs_have_the_checkpoints_that_were_saved_in_them(tmp_path, epochs, steps, covered):
+def test_the_last_epochs_contain_the_checkpoints_saved_in_them(tmp_path, epochs, steps, covered):
     for step in (50, 60, 70, 80):
         save(tmp_path, step, epochs=step / 20)
-    members, actual = averaging.of_last_epochs(tmp_path, epochs)
+    members, covered_epochs = averaging.of_last_epochs(tmp_path, epochs)
     assert [member.step for member in members] == steps
-    assert actual == pytest.approx(covered)
+    assert covered_epochs == pytest.approx(covered)
 
 
-def test_a_checkpoint_that_does_not_record_its_epoch_is_refused(tmp_path):
+def test_a_checkpoint_without_an_epoch_is_rejected(tmp_path):
     save(tmp_path, 50)
     with pytest.raises(InputError, match="step_00000050 does not record its epoch"):
         averaging.of_last_epochs(tmp_path, 1)
 
 
-def test_averages_refuse_another_model(tmp_path):
+def test_checkpoints_of_different_models_are_rejected(tmp_path):
     first = checkpoints.load(save(tmp_path, 1))
     names = checkpoints.load(save(tmp_path, 2, weights={"file": arrays(1)["file"], "other": np.zeros(2)}))
     with pytest.raises(
@@ -69,36 +69,36 @@ def test_averages_refuse_another_model(tmp_path):
         averaging.average([first, shapes])
 
 
-def test_averages_refuse_another_configuration(tmp_path):
+def test_checkpoints_of_different_configurations_are_rejected(tmp_path):
     config = Config(model=TransformerConfig(num_heads=8))
-    others = {
+    configs = {
         2: dataclasses.replace(config, train=TrainConfig(max_steps=7)),  # may differ within a run
-        3: Config(model=TransformerConfig(num_heads=4)),  # the same shapes
-        4: dataclasses.replace(config, train=TrainConfig(seed=2)),  # other weights to begin with
+        3: Config(model=TransformerConfig(num_heads=4)),  # has the same shapes
+        4: dataclasses.replace(config, train=TrainConfig(seed=2)),  # has different initial weights
     }
     first = checkpoints.load(save(tmp_path, 1, config=config.to_dict()))
-    second, *foreign = (checkpoints.load(save(tmp_path, s, config=c.to_dict())) for s, c in others.items())
+    second, *foreign = (checkpoints.load(save(tmp_path, s, config=c.to_dict())) for s, c in configs.items())
     assert averaging.average([first, second]).keys() == arrays(1).keys()
-    for other, difference in zip(foreign, ["num_heads: 8 -> 4", "train.seed: 1 -> 2"], strict=True):
-        message = rf"step_0000000{other.step} was trained with other settings than .*step_00000001: .*{difference}"
+    for checkpoint, difference in zip(foreign, ["num_heads: 8 -> 4", "train.seed: 1 -> 2"], strict=True):
+        message = rf"step_0000000{checkpoint.step} was trained with other settings than .*step_00000001: .*{difference}"
         with pytest.raises(InputError, match=message):
-            averaging.average([first, second, other])
-    plain = checkpoints.load(save(tmp_path, 5))  # nobody knows of what it is
-    assert averaging.average([first, plain]).keys() == arrays(1).keys()
+            averaging.average([first, second, checkpoint])
+    without_config = checkpoints.load(save(tmp_path, 5))  # has no configuration
+    assert averaging.average([first, without_config]).keys() == arrays(1).keys()
 
 
 @pytest.mark.parametrize(
     "steps, expected",
     [([], []), ([10], []), ([20, 10, 30], []), ([30, 10, 20, 27], [(20, 27), (27, 30)]), ([5, 5], [(5, 5)])],
 )
-def test_steps_that_lie_too_close(steps, expected):
+def test_close_steps(steps, expected):
     assert averaging.close_steps(steps, 10) == expected
 
 
 @pytest.mark.parametrize(
     "steps, expected", [([10], None), ([0], None), ([20, 10], None), ([10, 21], (10, 21)), ([5, 40, 1], (1, 40))]
 )
-def test_steps_that_reach_far_back(steps, expected):
+def test_excessive_span(steps, expected):
     assert averaging.excessive_span(steps) == expected
 
 

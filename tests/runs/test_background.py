@@ -1,4 +1,4 @@
-"""Writing in the background: one at a time, and errors come out."""
+"""Writing checkpoints in the background: one at a time, with errors passed to the caller."""
 
 import contextlib
 import dataclasses
@@ -17,7 +17,7 @@ from t2t_keras.runs.checkpoints import VALIDATIONS, ValidationRecord
 
 
 def save(writer, step: int, best: ValidationRecord | None = None) -> None:
-    """Saves a checkpoint, in two parts if it is validated."""
+    """Saves a checkpoint; a validated one is saved in two parts."""
     arguments = (step, {"w": np.full(3, step, np.float32)}, {"m": np.zeros(2)})
     if best is None:
         writer.save(*arguments, {"batch": step})
@@ -34,29 +34,29 @@ def writer(tmp_path):
 
 @pytest.fixture
 def gate(monkeypatch):
-    """`checkpoints.save` begins when the gate is opened."""
+    """Makes `checkpoints.save` wait until the gate is opened."""
     gate, real = threading.Event(), checkpoints.save
 
-    def save_later(*arguments):
+    def wait_and_save(*arguments):
         assert gate.wait(60)
         return real(*arguments)
 
-    monkeypatch.setattr(checkpoints, "save", save_later)
+    monkeypatch.setattr(checkpoints, "save", wait_and_save)
     yield gate
     gate.set()
 
 
 @pytest.fixture
 def disk(monkeypatch):
-    """A disk with an error, `disk[0]`, until that is cleared."""
+    """Makes writing fail with the error `disk[0]` until it is cleared."""
     state, real = [0], checkpoints.write_arrays
 
-    def write(*arguments):
+    def write_or_fail(*arguments):
         if state[0]:
             raise OSError(state[0], os.strerror(state[0]))
         return real(*arguments)
 
-    monkeypatch.setattr(checkpoints, "write_arrays", write)
+    monkeypatch.setattr(checkpoints, "write_arrays", write_or_fail)
     return state
 
 
@@ -64,15 +64,15 @@ def test_the_caller_does_not_wait_but_the_next_one_does(tmp_path, writer, gate):
     save(writer, 1)
     assert checkpoints.steps(tmp_path) == []
     threading.Timer(0.05, gate.set).start()
-    save(writer, 2)  # has waited for the first
+    save(writer, 2)  # waits for the first
     assert checkpoints.steps(tmp_path)[0] == 1
     writer.wait()
     assert checkpoints.steps(tmp_path) == [1, 2]
     assert (checkpoints.latest(tmp_path).state, checkpoints.latest(tmp_path).step) == ({"batch": 2}, 2)
 
 
-def test_the_order_in_which_things_happen(monkeypatch, tmp_path, writer):
-    """Written, then completed, then old ones deleted: a death in between loses nothing."""
+def test_the_order_of_writing_completing_and_deleting(monkeypatch, tmp_path, writer):
+    """Old checkpoints are deleted last, so that a kill at any point loses nothing."""
     events = []
     for name in ("save", "replace_state", "prune"):
         real = getattr(checkpoints, name)
@@ -93,7 +93,7 @@ def test_nothing_is_deleted_for_a_provisional_checkpoint(tmp_path, writer):
     assert checkpoints.latest(tmp_path).state == {"validated": False}
     writer.complete(3, {"validated": True, VALIDATIONS: [dataclasses.asdict(ValidationRecord(1, "loss", 1.0))]})
     writer.wait()
-    assert checkpoints.steps(tmp_path) == [1, 2, 3]  # the best and the newest two
+    assert checkpoints.steps(tmp_path) == [1, 2, 3]  # the best one and the newest two
     assert checkpoints.latest(tmp_path).state["validated"]
     np.testing.assert_array_equal(checkpoints.latest(tmp_path).weights["w"], np.ones(3))
     save(writer, 4)
@@ -101,7 +101,7 @@ def test_nothing_is_deleted_for_a_provisional_checkpoint(tmp_path, writer):
     assert checkpoints.steps(tmp_path) == [3, 4]
 
 
-def test_a_provisional_checkpoint_that_is_withdrawn(tmp_path, writer):
+def test_withdrawing_a_provisional_checkpoint(tmp_path, writer):
     save(writer, 1)
     writer.save(2, {}, {}, {}, is_provisional=True)
     writer.withdraw(2)
@@ -109,7 +109,7 @@ def test_a_provisional_checkpoint_that_is_withdrawn(tmp_path, writer):
     assert checkpoints.steps(tmp_path) == [1]
 
 
-def test_a_checkpoint_of_an_earlier_life_is_completed(tmp_path, writer):
+def test_a_checkpoint_of_an_earlier_process_is_completed(tmp_path, writer):
     for step in (1, 2, 3, 4):
         checkpoints.save(tmp_path, step, {}, {}, {})
     writer.complete(3, {VALIDATIONS: [dataclasses.asdict(ValidationRecord(3, "loss", 1.0))]})  # the fourth was damaged
@@ -120,7 +120,7 @@ def test_a_checkpoint_of_an_earlier_life_is_completed(tmp_path, writer):
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("when", ["next", "end"])
-def test_an_error_comes_out_later(tmp_path, writer, disk, when, error):
+def test_an_error_is_raised_by_the_next_call(tmp_path, writer, disk, when, error):
     save(writer, 1)
     writer.wait()
     disk[0] = error
@@ -129,12 +129,12 @@ def test_an_error_comes_out_later(tmp_path, writer, disk, when, error):
         save(writer, 3) if when == "next" else writer.wait()
     assert [entry.name for entry in tmp_path.iterdir()] == ["step_00000001"]
     disk[0] = 0
-    save(writer, 4)  # it was told once
+    save(writer, 4)  # The error is raised once.
     writer.wait()
     assert checkpoints.steps(tmp_path) == [1, 4]
 
 
-def test_leaving_waits_and_tells_of_errors(tmp_path, disk, caplog, gate):
+def test_leaving_the_context_waits_and_reports_errors(tmp_path, disk, caplog, gate):
     with CheckpointWriter(tmp_path, keep=2) as writer:
         save(writer, 1)
         gate.set()
@@ -146,12 +146,12 @@ def test_leaving_waits_and_tells_of_errors(tmp_path, disk, caplog, gate):
     assert "step_00000002: Input/output error" in record.getMessage()
 
 
-def test_an_interrupted_wait_leaves_the_writing_alone(monkeypatch, tmp_path, writer, gate):
+def test_an_interrupted_wait_does_not_stop_the_writing(monkeypatch, tmp_path, writer, gate):
     save(writer, 1)
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(threading.Thread, "join", lambda self: (_ for _ in ()).throw(KeyboardInterrupt))
         writer.join()
-        pytest.fail("was not interrupted")
+        pytest.fail("the wait was not interrupted")
     gate.set()
     writer.wait()
     assert checkpoints.steps(tmp_path) == [1]

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not at all, damage noticed."""
+"""Checkpoints: complete or absent, with damage detected."""
 
 import logging
 import os
@@ -12,10 +12,10 @@ from t2t_keras.runs import checkpoints
 from tests.training.checkpoint_arrays import arrays, assert_equal, note_validation, save, truncate
 
 
-def test_a_full_disk_keeps_the_last_good_one(tmp_path):
+def test_a_full_disk_keeps_the_last_valid_checkpoint(tmp_path):
     save(tmp_path, 1)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))  # writing beyond it fails as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))  # makes larger writes fail, as on a full disk
     try:
         with pytest.raises(InputError, match=r"cannot save checkpoint .*step_00000002: .+; earlier checkpoints are"):
             save(tmp_path, 2, optimizer=arrays(2, size=2**18))
@@ -27,13 +27,13 @@ def test_a_full_disk_keeps_the_last_good_one(tmp_path):
     assert checkpoints.latest(tmp_path).step == 2
 
 
-def test_what_a_killed_save_left_goes_with_the_next(tmp_path):
+def test_files_of_a_killed_save_are_removed_with_the_next(tmp_path):
     save(tmp_path, 1)
     for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
         shutil.copytree(tmp_path / "step_00000001", tmp_path / name)
     assert checkpoints.latest(tmp_path).step == 1
     save(tmp_path, 3)
-    # An average may be being written by another program at this moment.
+    # A different program may be writing an average at this moment.
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [
         ".tmp_averaged_last10",
         "step_00000001",
@@ -62,7 +62,7 @@ def flip_a_bit(path):
         ("state.json", lambda path: path.unlink()),
     ],
 )
-def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
+def test_a_damaged_checkpoint_falls_back_to_the_previous_one(tmp_path, caplog, name, damage):
     for step in (1, 2):
         save(tmp_path, step, ema=arrays(3))
     damage(tmp_path / "step_00000002" / name)
@@ -78,7 +78,7 @@ def test_damage_falls_back_to_the_one_before(tmp_path, caplog, name, damage):
 
 
 def make_unreadable(path):
-    """Makes reading a file fail although it exists, for every user, as a stale NFS handle does."""
+    """Makes reading a file fail for every user, although it exists, like a stale NFS handle."""
     path.unlink()
     path.symlink_to(path)
 
@@ -92,7 +92,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_damaged(tmp_path, name):
         checkpoints.latest(tmp_path)
 
 
-def test_nothing_is_deleted_or_passed_over_without_reading_it(tmp_path):
+def test_no_checkpoint_is_deleted_or_skipped_without_reading_it(tmp_path):
     for step in (1, 2, 3):
         save(tmp_path, step)
     note_validation(tmp_path, 1)
@@ -109,7 +109,7 @@ def test_nothing_is_deleted_or_passed_over_without_reading_it(tmp_path):
         _ = loaded.weights
 
 
-def test_no_checkpoint_at_all(tmp_path):
+def test_a_directory_without_checkpoints(tmp_path):
     assert checkpoints.latest(tmp_path / "missing") is None
     assert checkpoints.steps(tmp_path) == []
 
@@ -127,7 +127,7 @@ def test_pruning_keeps_the_newest_and_the_best(tmp_path):
     assert checkpoints.steps(tmp_path) == [5, 6]
 
 
-def test_the_best_follows_from_the_records_of_the_newest_that_can_be_read(tmp_path):
+def test_the_best_step_comes_from_the_newest_readable_checkpoint(tmp_path):
     assert checkpoints.best(tmp_path) is None
     save(tmp_path, 1)
     assert checkpoints.best(tmp_path) is None
@@ -141,8 +141,8 @@ def test_the_best_follows_from_the_records_of_the_newest_that_can_be_read(tmp_pa
     assert checkpoints.best(tmp_path) == checkpoints.ValidationRecord(1, "loss", 3.0)
 
 
-def test_pruning_takes_what_was_passed_over_too(tmp_path):
-    """Damaged ones must not count as the newest: with one to keep, they would be all that is left."""
+def test_pruning_deletes_damaged_checkpoints(tmp_path):
+    """Damaged ones must not count as the newest, or with one checkpoint to keep, only they would remain."""
     for step in (2, 4, 6):
         save(tmp_path, step)
     note_validation(tmp_path, 2)
@@ -153,7 +153,7 @@ def test_pruning_takes_what_was_passed_over_too(tmp_path):
     assert checkpoints.steps(tmp_path) == [2, 6]
 
 
-def test_leftovers_of_a_killed_trainer_go(tmp_path):
+def test_leftovers_of_a_killed_trainer_are_removed(tmp_path):
     checkpoints.remove_leftovers(tmp_path / "missing")
     path = save(tmp_path, 1)
     for name in (".tmp_step_00000002", ".tmp_step_00000001.deleted", ".tmp_averaged_last10"):
@@ -164,7 +164,7 @@ def test_leftovers_of_a_killed_trainer_go(tmp_path):
     assert sorted(entry.name for entry in path.iterdir()) == ["optimizer.npz", "state.json", "weights.npz"]
 
 
-def test_a_state_is_replaced_and_nothing_else(tmp_path):
+def test_replacing_a_state_changes_no_other_file(tmp_path):
     path = save(tmp_path, 1)
     before = checkpoints.load(path)
     weights = before.weights
@@ -189,7 +189,7 @@ def test_an_average_is_a_checkpoint(tmp_path):
         _ = loaded.optimizer
 
 
-def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
+def test_names_resolve_to_checkpoints(tmp_path, monkeypatch):
     folder = tmp_path / "run" / "checkpoints"
     for step in (10, 20, 30):
         save(folder, step)
@@ -209,7 +209,7 @@ def test_names_stand_for_checkpoints(tmp_path, monkeypatch):
     assert checkpoints.resolve(folder, "other/step_00000040").samefile(elsewhere)
 
 
-def test_a_damaged_average_is_passed_over(tmp_path, caplog):
+def test_a_damaged_average_is_skipped(tmp_path, caplog):
     save(tmp_path, 8)
     for name in ("averaged_last2", "averaged_last4"):
         checkpoints.save_weights(tmp_path, name, 8, arrays(4), {})
@@ -222,12 +222,12 @@ def test_a_damaged_average_is_passed_over(tmp_path, caplog):
         checkpoints.load(checkpoints.resolve(tmp_path, "averaged_last2"))
 
 
-def test_the_default_is_the_newest_average_until_training_goes_on(tmp_path):
+def test_the_default_is_the_newest_average_until_training_continues(tmp_path):
     save(tmp_path, 20)
     assert checkpoints.resolve(tmp_path).name == "step_00000020"
     for name, step in (("averaged_old", 10), ("averaged_new", 20)):
         checkpoints.save_weights(tmp_path, name, step, arrays(1), {})
-    os.utime(tmp_path / "averaged_new", (0, 0))  # as a store, or a clock that was set back, has it
+    os.utime(tmp_path / "averaged_new", (0, 0))  # as if a store or a changed clock had set the date
     checkpoints.save_weights(tmp_path, "averaged_newest", 20, arrays(1), {})
     os.utime(tmp_path / "averaged_newest", (0, 0))
     assert checkpoints.resolve(tmp_path).name == "averaged_newest"
@@ -243,7 +243,7 @@ def test_the_default_is_the_newest_average_until_training_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("name", [None, "latest", "best", "25", "averaged_last9"])
-def test_names_that_stand_for_nothing(tmp_path, name):
+def test_unknown_names_are_errors(tmp_path, name):
     with pytest.raises(InputError, match="steps there: none; names there: none"):
         checkpoints.resolve(tmp_path / "missing", name)
     if name in ("25", "averaged_last9"):

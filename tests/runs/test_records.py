@@ -1,4 +1,4 @@
-"""metrics.jsonl: whole lines only, each once."""
+"""metrics.jsonl contains only complete lines, each once."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ from t2t_keras.runs.records import RecordFile, read_metrics
 
 
 class FullDisk:
-    """A file that takes so many bytes and no more."""
+    """A file that accepts a limited number of bytes."""
 
     def __init__(self, file, room: int, error: int = errno.ENOSPC):
         self.file, self.room, self.error = file, room, error
@@ -31,7 +31,7 @@ def record(step: int) -> dict:
     return {"step": step, "kind": "train", "loss": 0.5 * step}
 
 
-def opened(path, last_step: int) -> RecordFile:
+def open_records(path, last_step: int) -> RecordFile:
     file = RecordFile(path, last_step)
     file.open()
     return file
@@ -43,8 +43,8 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_line_that_cannot_be_written_whole_is_an_error_and_leaves_nothing(path, error):
-    file = opened(path, 0)
+def test_a_partly_written_line_is_an_error_and_is_removed(path, error):
+    file = open_records(path, 0)
     file.append(record(1))
     line = len(path.read_bytes())
     file._file = FullDisk(file._file, room=line + line // 2, error=error)
@@ -53,20 +53,20 @@ def test_a_line_that_cannot_be_written_whole_is_an_error_and_leaves_nothing(path
         file.append(record(3))
     file.close()
     assert read_metrics(path) == [record(1), record(2)]
-    assert path.read_bytes().endswith(b"\n")  # no half line
+    assert path.read_bytes().endswith(b"\n")  # no partial line
 
 
-def test_what_will_happen_again_is_dropped(path):
+def test_records_of_repeated_steps_are_dropped(path):
     path.parent.mkdir()
     path.write_text("".join(json.dumps(record(step)) + "\n" for step in (1, 2, 3)) + '{"step": 4, "ki')
     file = RecordFile(path, 2)
     assert (file.records, file.is_shorter) == ([record(1), record(2)], True)
-    assert file.is_closed and len(path.read_text()) > 100  # nothing has happened yet
+    assert file.is_closed and len(path.read_text()) > 100  # not changed yet
     file.open()
     file.append(record(3))
     file.close()
     assert file.is_closed
     assert read_metrics(path) == [record(1), record(2), record(3)]
-    again = opened(path, 3)
+    again = open_records(path, 3)
     assert (again.records, again.is_shorter) == ([record(1), record(2), record(3)], False)
     again.close()

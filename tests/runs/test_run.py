@@ -1,4 +1,4 @@
-"""A run's directory: what it refuses, and what comes back from it."""
+"""The directory of a run: its contents, and what it rejects."""
 
 import dataclasses
 import json
@@ -42,10 +42,10 @@ def test_a_run_keeps_its_configuration_vocabulary_and_data(run, tmp_path):
     assert {path.name for path in run.path.iterdir()} == {"config.json", "vocab.model"}
 
 
-def test_another_configuration_is_refused_with_the_names_of_what_differs(run, tmp_path, vocab):
-    other = override(CONFIG, ["model.d_ff=16", "train.seed=2", "train.max_steps=7"])
+def test_a_different_configuration_is_rejected_with_the_differences(run, tmp_path, vocab):
+    changed_config = override(CONFIG, ["model.d_ff=16", "train.seed=2", "train.max_steps=7"])
     with pytest.raises(InputError) as error:
-        run.start(other, tmp_path / "data", vocab)
+        run.start(changed_config, tmp_path / "data", vocab)
     assert "model.d_ff: 12 -> 16; train.seed: 1 -> 2" in str(error.value)
     assert "max_steps" not in str(error.value)
     assert str(run.path) in str(error.value)
@@ -54,7 +54,7 @@ def test_another_configuration_is_refused_with_the_names_of_what_differs(run, tm
 
 
 @pytest.mark.parametrize("setting", sorted(RESUMABLE))
-def test_how_long_and_how_watched_may_change(run, tmp_path, vocab, setting):
+def test_resumable_settings_can_change(run, tmp_path, vocab, setting):
     section, _, name = setting.partition(".")
     new = override(CONFIG, [f"{setting}={getattr(getattr(CONFIG, section), name) + 1}"])
     assert new != CONFIG
@@ -63,27 +63,28 @@ def test_how_long_and_how_watched_may_change(run, tmp_path, vocab, setting):
 
 
 @pytest.mark.parametrize("setting", ["decode.beam_size=5", "decode.sampling=true", "decode.bfloat16=true"])
-def test_how_it_decodes_may_change(run, tmp_path, vocab, setting):
+def test_search_settings_can_change(run, tmp_path, vocab, setting):
     new = override(CONFIG, [setting])
     run.start(new, tmp_path / "data", vocab)
     assert run.config == new
 
 
-def test_another_vocabulary_is_refused(run, tmp_path, vocab):
+def test_a_different_vocabulary_is_rejected(run, tmp_path, vocab):
     vocab.write_bytes(b"another one")
     with pytest.raises(InputError, match="a different vocabulary"):
         run.start(CONFIG, tmp_path / "data", vocab)
     assert run.vocab_path.read_bytes() == b"the vocabulary"
 
 
-def test_another_training_text_is_refused(run, tmp_path, vocab):
-    run.start(CONFIG, tmp_path / "data", vocab, text="2 pairs (a, b)")  # noted now, for there was no note
+def test_a_different_training_text_is_rejected(run, tmp_path, vocab):
+    run.start(CONFIG, tmp_path / "data", vocab, text="2 pairs (a, b)")  # adds the missing record
     run.start(CONFIG, tmp_path / "data", vocab)
     with pytest.raises(InputError) as error:
         run.start(CONFIG, tmp_path / "other", vocab, text="3 pairs (c, d)")
     folders = f"{tmp_path}/data with 2 pairs (a, b), but {tmp_path}/other has 3 pairs (c, d)"
     assert str(error.value).startswith(f"{run.path} was trained on {folders}; ")
-    run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text c")  # former versions noted lengths alone
+    # Earlier versions only recorded lengths.
+    run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text c")
     with pytest.raises(InputError, match=r"moved: the data that .* was trained on are missing; give --data_dir"):
         _ = run.data_dir
     (tmp_path / "moved").mkdir()
@@ -92,7 +93,7 @@ def test_another_training_text_is_refused(run, tmp_path, vocab):
         run.start(CONFIG, tmp_path / "moved", vocab, text="2 pairs (a, b), text d")
 
 
-def test_a_folder_without_a_run_is_named(tmp_path):
+def test_a_folder_without_a_run_is_an_error(tmp_path):
     assert not Run(tmp_path).exists
     with pytest.raises(InputError, match="is not a run's directory: it has no config.json"):
         _ = Run(tmp_path).config
@@ -101,13 +102,13 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "", '{"model": {"depth": 3}}', "[]", '{"model": 3}', "\xff"])
-def test_a_damaged_configuration_is_bad_input(tmp_path, content):
+def test_a_damaged_configuration_is_an_error(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content.encode("latin-1"))
     with pytest.raises(InputError):
         _ = Run(tmp_path).config
 
 
-def test_load_model_gives_the_trained_weights(run):
+def test_load_model_returns_the_trained_weights(run):
     model = Transformer(CONFIG.model)
     model.build()
     weights = {
@@ -122,7 +123,7 @@ def test_load_model_gives_the_trained_weights(run):
 
 
 @pytest.mark.parametrize("change", [{"num_encoder_layers": 2}, {"d_ff": 16}])
-def test_weights_of_another_model_are_refused_by_name(change):
+def test_weights_of_a_different_model_are_rejected_by_name(change):
     models = [Transformer(CONFIG.model), Transformer(dataclasses.replace(CONFIG.model, **change))]
     for model in models:
         model.build()
@@ -134,7 +135,7 @@ def test_weights_of_another_model_are_refused_by_name(change):
         assign_weights(models[0], weights)
 
 
-def test_leftovers_go_and_nothing_else(tmp_path):
+def test_only_leftovers_are_removed(tmp_path):
     leftovers = (".metrics.jsonl.77.tmp", ".config.json.77.tmp", ".vocab.source.model.77.tmp")
     for name in (*leftovers, ".lock", "metrics.jsonl", "mine.tmp", ".mine.tmp"):
         (tmp_path / name).write_text("")
@@ -143,12 +144,12 @@ def test_leftovers_go_and_nothing_else(tmp_path):
 
 
 def contents(folder) -> dict[str, bytes]:
-    """Every file in it."""
+    """Returns the contents of all files in a directory."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def make_export(folder) -> None:
-    """What tells an exported model from a run, in its version 1."""
+    """Writes the files that identify an exported model, as version 1."""
     extra = folder / "1" / "assets.extra"
     extra.mkdir(parents=True)
     (folder / "1" / "saved_model.pb").write_bytes(b"a graph")
@@ -156,24 +157,24 @@ def make_export(folder) -> None:
 
 
 @pytest.mark.parametrize("place", ["", "1", "1/assets.extra"])
-def test_an_export_is_not_trained_and_stays_as_it_is(tmp_path, vocab, place):
+def test_an_export_cannot_be_trained_and_is_not_changed(tmp_path, vocab, place):
     make_export(tmp_path / "export")
     before = contents(tmp_path / "export")
     run = Run(tmp_path / "export" / place)
-    for refused in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
+    for call in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
         with pytest.raises(InputError, match="--model_dir"):
-            refused()
+            call()
     assert contents(tmp_path / "export") == before
 
 
 @pytest.mark.parametrize("content", ["{}", '{"name": "somebody else\'s"}', '{"data_dir": "data", "lr": 1}', "[]", "{"])
-def test_a_configuration_of_something_else_is_not_trained_over(tmp_path, vocab, content):
+def test_a_foreign_configuration_is_not_overwritten(tmp_path, vocab, content):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text(content, encoding="utf-8")
     run = Run(tmp_path / "run")
-    for refused in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
+    for call in (run.check_trainable, run.forget, lambda: run.start(CONFIG, tmp_path, vocab)):
         with pytest.raises(InputError, match=r"run.config\.json"):
-            refused()
+            call()
     assert contents(tmp_path / "run") == {"config.json": content.encode()}
 
 
@@ -185,7 +186,7 @@ def test_a_vocabulary_without_a_run_is_not_replaced(tmp_path, vocab):
     assert contents(tmp_path / "run") == {"vocab.model": b"somebody's"}
 
 
-def test_a_run_that_is_forgotten_may_begin_with_anything(run, tmp_path, vocab):
+def test_a_forgotten_run_can_start_with_any_configuration(run, tmp_path, vocab):
     vocab.write_bytes(b"another one")
     run.forget()
     assert contents(run.path) == {}
@@ -194,13 +195,13 @@ def test_a_run_that_is_forgotten_may_begin_with_anything(run, tmp_path, vocab):
     assert run.vocab_path.read_bytes() == b"another one"
 
 
-def test_what_makes_scores_of_validation_others():
+def test_settings_that_change_validation_scores():
     settings = {"train.validation_sentences=9": True, "decode.beam_size=2": True, "train.max_steps=9": False}
     for setting, differs in settings.items():
         assert scores_differ(CONFIG, override(CONFIG, [setting])) is differs
 
 
-def test_a_run_of_a_version_without_a_record_of_characters_gets_one(run, tmp_path, vocab):
+def test_a_run_without_a_record_of_characters_gets_one(run, tmp_path, vocab):
     record = vocab.with_name("characters.json")
     record.write_text('{"source": "a", "target": "b"}')
     run.start(CONFIG, tmp_path / "data", vocab)
@@ -210,8 +211,8 @@ def test_a_run_of_a_version_without_a_record_of_characters_gets_one(run, tmp_pat
     assert (run.path / "characters.json").exists()
 
 
-def test_a_model_of_transformers_is_sent_to_be_converted(tmp_path):
+def test_a_model_of_transformers_is_referred_to_the_converter(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "marian", "architectures": ["MarianMTModel"]}')
-    for read in (lambda run: run.config, lambda run: run.data_dir, Run.check_trainable):
+    for access in (lambda run: run.config, lambda run: run.data_dir, Run.check_trainable):
         with pytest.raises(InputError, match=r"config\.json belongs to a model of transformers, .*launch\.convert"):
-            read(Run(tmp_path))
+            access(Run(tmp_path))
