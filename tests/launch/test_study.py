@@ -28,7 +28,7 @@ from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
 from tests import programs
 from tests.programs import assert_refused, run_cases
-from tests.studies.performed_study import Here, Performing, check_costs, config_of, record
+from tests.studies.performed_study import InProcess, PerformedStudy, check_costs, config_of, record
 from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
@@ -127,11 +127,11 @@ def study(settings, stopped) -> Study:
 
 
 @pytest.fixture(scope="module")
-def performed(study) -> list[Performing]:
+def performed(study) -> list[PerformedStudy]:
     """The rest of the study, here: an evaluation dies; with the rows that depend on it; once more."""
     rows = ["fails", "base", "base_ensemble"]
-    first = Performing(study, ("evaluate", "base/seed_2"), rows=["base"])
-    return [first, Performing(study, rows=rows), Performing(study, rows=rows)]
+    first = PerformedStudy(study, ("evaluate", "base/seed_2"), rows=["base"])
+    return [first, PerformedStudy(study, rows=rows), PerformedStudy(study, rows=rows)]
 
 
 def test_what_is_finished_is_reused(performed):
@@ -210,7 +210,7 @@ def test_another_search_is_evaluated_without_training(study, performed, settings
         tmp_path / "study", dataclasses.replace(settings, settings=(*settings.settings, "decode.beam_size=1"))
     )
     said: list[str] = []
-    assert other.perform(["base/seed_1"], said.append, Here()) == ((), (), (), 0)
+    assert other.perform(["base/seed_1"], said.append, InProcess()) == ((), (), (), 0)
     assert said[0].endswith("because settings changed: decode.beam_size: 4 -> 1")
     assert said[1:] == ["base/seed_1: finished"]
     metrics = "base/seed_1/metrics.jsonl"
@@ -248,7 +248,7 @@ def test_shards_share_the_trainings_out_and_all_have_the_ensembles(study):
 
 
 def test_an_ensemble_waits_for_its_members(settings, tmp_path):
-    found = Performing(Study(tmp_path, settings), rows=["base_ensemble"])
+    found = PerformedStudy(Study(tmp_path, settings), rows=["base_ensemble"])
     assert found.performed.waiting == ("base/ensemble",) and not found.calls
     assert found.said == ["base/ensemble: waits for base/seed_1, base/seed_2"]
 

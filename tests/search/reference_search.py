@@ -1,7 +1,6 @@
-"""Beam search and exhaustive search in plain Python and NumPy, sentence by sentence: what the search must equal.
+"""Reference implementations of beam search and exhaustive search in plain Python and NumPy, one sentence at a time.
 
-Nothing here is shared with the package: hypotheses are tuples, sorting is
-Python's, and log-probabilities are float64.
+They share no code with the package: hypotheses are tuples, Python sorts them, and log-probabilities are float64.
 """
 
 import dataclasses
@@ -12,13 +11,13 @@ import numpy as np
 
 PAD, EOS = 0, 1
 _OF_NO_PHRASE = -1
-LogProbs = Callable[[tuple[int, ...]], np.ndarray]  # of the next token, given all tokens so far
+LogProbs = Callable[[tuple[int, ...]], np.ndarray]  # of the next token, given the tokens so far
 Phrases = tuple[tuple[int, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What a search may be asked for; the defaults ask for nothing."""
+    """The options of a search; by default, none is used."""
 
     alpha: float = 0.6
     normalization: str = "gnmt"
@@ -28,12 +27,12 @@ class Options:
     no_repeat: int = 0
     excluded: Phrases = ()
     prefix: tuple[int, ...] = ()
-    constraints: tuple[Phrases, ...] = ()  # of each, a text must contain one phrase
+    constraints: tuple[Phrases, ...] = ()  # the text must contain one phrase of each
     continuations: frozenset[int] = frozenset()
     num_groups: int = 1
     strength: float = 0.0
     coverage_penalty: float = 0.0
-    coverage: Callable[[tuple[int, ...]], np.ndarray] | None = None  # of a text, over source tokens
+    coverage: Callable[[tuple[int, ...]], np.ndarray] | None = None  # attention to the source tokens, given a text
 
 
 def penalty(length: int, alpha: float, normalization: str = "gnmt") -> float:
@@ -60,7 +59,7 @@ def contains(tokens: tuple[int, ...], phrase: tuple[int, ...]) -> bool:
 
 
 def may_follow(tokens: tuple[int, ...], token: int, options: Options) -> bool:
-    """Whether a token may come next, by all but the room that constraints need."""
+    """Whether a token is allowed next, without regard to the length that constraints need."""
     if len(tokens) < len(options.prefix) and options.prefix[len(tokens)] != PAD:
         return token == options.prefix[len(tokens)]
     longer = (*tokens, token)
@@ -76,7 +75,7 @@ def may_follow(tokens: tuple[int, ...], token: int, options: Options) -> bool:
 
 
 def meets(tokens: tuple[int, ...], phrases: Phrases, continuations: frozenset[int]) -> bool:
-    """Whether a text contains one of the phrases, and no token after it that goes on its last word."""
+    """Whether a text contains one of the phrases and does not continue its last word afterwards."""
     for phrase in phrases:
         for end in range(len(phrase), len(tokens) + 1):
             if tokens[end - len(phrase) : end] == phrase and not set(tokens[end : end + 1]) & continuations:
@@ -85,39 +84,45 @@ def meets(tokens: tuple[int, ...], phrases: Phrases, continuations: frozenset[in
 
 
 def missing(tokens: tuple[int, ...], options: Options) -> int:
-    """The fewest tokens that a text still needs for all constraints, if it continues one phrase at most."""
-    joins = options.continuations
-    whole = [phrases for phrases in options.constraints if not meets(tokens, phrases, joins)]
-    # A text whose last word goes on has only what it has before that.
+    """Returns the smallest number of tokens that a text still needs for all constraints, if it continues at most one
+    phrase.
+    """
+    continuations = options.continuations
+    if_word_ends = [phrases for phrases in options.constraints if not meets(tokens, phrases, continuations)]
+    # If the last word of a text continues, only phrases before it count.
     longer = (*tokens, _OF_NO_PHRASE)
-    cut = [phrases for phrases in options.constraints if not meets(longer, phrases, joins | {_OF_NO_PHRASE})]
+    if_word_continues = [
+        phrases for phrases in options.constraints if not meets(longer, phrases, continuations | {_OF_NO_PHRASE})
+    ]
     least = []
-    for unmet, is_joined in ((whole, False), (cut, True)):
+    for unmet, is_joined in ((if_word_ends, False), (if_word_continues, True)):
         total = sum(min(map(len, phrases)) for phrases in unmet)
         saved = [
             min(map(len, phrases)) - len(phrase) + k
             for phrases in unmet
             for phrase in phrases
             for k in range(len(phrase))
-            if (k == 0 or tokens[-k:] == phrase[:k]) and (phrase[k] in joins) == is_joined
+            if (k == 0 or tokens[-k:] == phrase[:k]) and (phrase[k] in continuations) == is_joined
         ]
         least.append(total - max([0, *saved]))
     return min(least)
 
 
 def beginnings(tokens: tuple[int, ...], options: Options) -> set[int]:
-    """The tokens that begin or continue a phrase of a constraint that a text does not meet yet, or end one that does.
+    """Returns the tokens that begin or continue a phrase of an unmet constraint, or the end symbol if all are met.
 
-    Here it is always among the candidates; where nothing can take away what is met, others take its place.
+    These tokens are always candidates.
     """
     unmet = [phrases for phrases in options.constraints if not meets(tokens, phrases, options.continuations)]
     phrases = [phrase for alternatives in unmet for phrase in alternatives]
-    begun = {phrase[k] for phrase in phrases for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]}
-    return begun if unmet else {EOS}
+    tokens_of_phrases = {
+        phrase[k] for phrase in phrases for k in range(len(phrase)) if k == 0 or tokens[-k:] == phrase[:k]
+    }
+    return tokens_of_phrases if unmet else {EOS}
 
 
 def constrained(living: list[tuple], steps: list[np.ndarray], limit: int, beam: int, options: Options) -> list[tuple]:
-    """The candidates of a search with constraints in the order in which they get places."""
+    """Returns the candidates of a search with constraints in the order in which they are selected."""
     pool = []
     for (tokens, log_prob), step in zip(living, steps, strict=True):
         allowed = [token for token in range(len(step)) if may_follow(tokens, token, options)]
@@ -148,17 +153,17 @@ def beam_search(
     patience: float = 0.0,
     options: Options | None = None,
 ) -> list[tuple]:
-    """[(tokens, score, log_prob)], best first: finished hypotheses, or living ones that meet all constraints."""
+    """Returns [(tokens, score, log_prob)], best first: finished hypotheses, or living ones that meet the constraints."""
     options = options or Options(alpha=alpha, min_length=min_length, patience=patience)
     size = beam // options.num_groups
     groups = [_Group(limit, size, options) for _ in range(options.num_groups)]
     for length in range(1, limit + 1):
-        taken: dict[int, int] = {}
+        token_counts: dict[int, int] = {}
         for group in groups:
             if not group.done:
-                group.step(next_log_probs, length, taken)
+                group.step(next_log_probs, length, token_counts)
                 for tokens, _ in group.living:
-                    taken[tokens[-1]] = taken.get(tokens[-1], 0) + 1
+                    token_counts[tokens[-1]] = token_counts.get(tokens[-1], 0) + 1
     finished = [hypothesis for group in groups for hypothesis in group.finished]
     if not finished:
         living = [hypothesis for group in groups for hypothesis in group.living]
@@ -173,7 +178,7 @@ def beam_search(
 
 
 class _Group:
-    """One beam; a search that is not diverse has one."""
+    """One beam; a search without diversity has one group."""
 
     def __init__(self, limit: int, beam: int, options: Options):
         self.limit, self.beam, self.options = limit, beam, options
@@ -181,8 +186,8 @@ class _Group:
         self.finished: list[tuple] = []
         self.num_finished, self.done = 0, False
 
-    def step(self, next_log_probs: LogProbs, length: int, taken: dict[int, int]) -> None:
-        candidates = self.candidates(next_log_probs, taken)[: 2 * self.beam if self.beam > 1 else 1]
+    def step(self, next_log_probs: LogProbs, length: int, token_counts: dict[int, int]) -> None:
+        candidates = self.candidates(next_log_probs, token_counts)[: 2 * self.beam if self.beam > 1 else 1]
         new = [
             (c, score_of(c, p, length, self.options), p)
             for c, p in candidates[: self.beam if self.options.ends_within_beam else None]
@@ -198,13 +203,13 @@ class _Group:
         self.done = not self.living or (len(self.finished) == self.beam and self.finished[-1][1] >= reachable)
         self.done |= bool(self.options.patience) and self.num_finished >= self.options.patience * self.beam
 
-    def candidates(self, next_log_probs: LogProbs, taken: dict[int, int]) -> list[tuple]:
+    def candidates(self, next_log_probs: LogProbs, token_counts: dict[int, int]) -> list[tuple]:
         steps = [next_log_probs(tokens) for tokens, _ in self.living]
         if self.options.constraints:
             return constrained(self.living, steps, self.limit, self.beam, self.options)
         ranked = [
             (
-                log_prob + step[token] - self.options.strength * taken.get(token, 0),
+                log_prob + step[token] - self.options.strength * token_counts.get(token, 0),
                 (*tokens, token),
                 log_prob + step[token],
             )
@@ -219,7 +224,7 @@ class _Group:
 def exhaustive_search(
     next_log_probs: LogProbs, vocab: int, limit: int, alpha: float = 0.6, options: Options | None = None
 ) -> list[tuple]:
-    """[(tokens, score, log_prob)] of every finished hypothesis there is, best first."""
+    """Returns [(tokens, score, log_prob)] of every possible finished hypothesis, best first."""
     options = options or Options(alpha=alpha)
     finished = []
     for length in range(limit):

@@ -1,4 +1,4 @@
-"""A step function that reads its logits from a table: a "model" whose every probability a test knows."""
+"""A step function that reads logits from a table, so that tests know every probability."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,10 +13,9 @@ SOURCE_LEN = 4
 class ScriptedModel:
     """Logits from a table [batch, NUM_CODES, vocab], looked up by a code of all tokens so far.
 
-    The code of each hypothesis follows it, the tables are the source, and what is kept a
-    sentence grows by the codes of every step, as they were before any
-    reordering: so a search that mixes up any of them gives other results, or fails.
-    Asked for coverage, it attends to a source of three or four tokens as the logits say.
+    Each hypothesis carries its code, the tables are the source, and the cache per sentence grows by the codes of every
+    step before reordering. A search that mixes up any of these gives different results or fails. With coverage, the
+    model attends to a source of three or four tokens according to its logits.
     """
 
     def __init__(self, tables: np.ndarray):
@@ -66,11 +65,11 @@ class ScriptedModel:
 
     @staticmethod
     def source_lengths(tables: tf.Tensor) -> tf.Tensor:
-        """Tokens of each sentence's source, [batch]."""
+        """Returns the number of source tokens of each sentence, [batch]."""
         return tf.where(tables[:, 0, 0] > 0, SOURCE_LEN, SOURCE_LEN - 1)
 
     def coverage(self, sentence: int):
-        """Of a text: the attention that each source token got while it was written."""
+        """Returns the total attention that a text has paid to each source token."""
         length = int(self.source_lengths(self.tables)[sentence])
 
         def coverage(tokens: tuple[int, ...]) -> np.ndarray:

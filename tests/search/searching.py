@@ -1,4 +1,4 @@
-"""Runs the search on scripted models, compiled, and reads hypotheses out of its results."""
+"""Runs compiled searches on scripted models, and reads the hypotheses from their results."""
 
 import functools
 
@@ -12,7 +12,7 @@ from t2t_keras.search.restrictions.rules import ExcludedPhrases, NoRepeatNgram
 from tests.search.reference_search import EOS, Options
 from tests.search.scripted import NUM_CODES, ScriptedModel
 
-# What is fixed when a search is traced; the rest differs from sentence to sentence.
+# Options that are constant within a traced search; all others can differ per sentence.
 _TRACED = (
     *("alpha", "normalization", "patience", "no_repeat", "excluded", "num_groups", "strength", "coverage_penalty"),
     "continuations",
@@ -20,7 +20,7 @@ _TRACED = (
 
 
 def padded(rows: list, shape: tuple[int, ...]) -> np.ndarray:
-    """Token ids as one array [rows, *shape], filled up with zeros."""
+    """Returns token ids as one array, [rows, *shape], padded with zeros."""
     array = np.zeros((len(rows), *shape), np.int32)
     for index, row in enumerate(rows):
         if len(shape) > 1:
@@ -67,7 +67,7 @@ def compiled(beam: int, vocab: int, traced: tuple, with_prefixes: bool, with_con
 
 
 def search(model: ScriptedModel, limits: list[int], beam: int, sentences: list[Options]) -> SearchResult:
-    """A search with the options of each sentence, which must agree on all that is fixed when traced."""
+    """Runs a search with the options of each sentence; options that are constant when traced must be equal."""
     (traced,) = {tuple(getattr(options, name) for name in _TRACED) for options in sentences}
     with_prefixes = any(options.prefix for options in sentences)
     with_constraints = any(options.constraints for options in sentences)
@@ -80,31 +80,31 @@ def search(model: ScriptedModel, limits: list[int], beam: int, sentences: list[O
 
 
 def _sizes(sentences: list[Options]) -> tuple[int, int, int]:
-    """The largest numbers of constraints, of their phrases, and of tokens of these."""
+    """Returns the largest numbers of constraints, of phrases in one, and of tokens in a phrase."""
     groups = [phrases for options in sentences for phrases in options.constraints]
     longest = max((len(phrase) for phrases in groups for phrase in phrases), default=0)
     return max(len(o.constraints) for o in sentences), max(map(len, groups), default=0), longest
 
 
 def hypotheses(result: SearchResult, sentence: int) -> list[tuple]:
-    """The used slots as (tokens, score, log_prob); checks what must be in the others and in the padding."""
-    actual = []
+    """Returns the used slots as (tokens, score, log_prob); asserts that the unused slots and the padding are empty."""
+    found_hypotheses = []
     for slot, length in enumerate(result.lengths[sentence]):
         tokens = result.token_ids[sentence, slot]
         assert not tokens[length:].any()
         if length == 0:
             assert np.isneginf(result.scores[sentence, slot])
         else:
-            assert tokens[:length].all(), "padding inside a hypothesis"
+            assert tokens[:length].all(), "a hypothesis contains padding"
             assert EOS not in tokens[: length - 1]
-            actual.append((tuple(tokens[:length].tolist()), *_numbers(result, sentence, slot)))
-    return actual
+            found_hypotheses.append((tuple(tokens[:length].tolist()), *_numbers(result, sentence, slot)))
+    return found_hypotheses
 
 
 def _numbers(result: SearchResult, sentence: int, slot: int) -> tuple[float, float]:
     return float(result.scores[sentence, slot]), float(result.log_probs[sentence, slot])
 
 
-def assert_same(actual: list[tuple], expected: list[tuple]) -> None:
-    assert [tokens for tokens, *_ in actual] == [tokens for tokens, *_ in expected]
-    np.testing.assert_allclose([f[1:] for f in actual], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)
+def assert_same(found_hypotheses: list[tuple], expected: list[tuple]) -> None:
+    assert [tokens for tokens, *_ in found_hypotheses] == [tokens for tokens, *_ in expected]
+    np.testing.assert_allclose([f[1:] for f in found_hypotheses], [e[1:] for e in expected], rtol=1e-5, atol=1e-5)

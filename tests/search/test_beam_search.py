@@ -1,4 +1,4 @@
-"""The search against independent references on scripted logits, and its corners."""
+"""The search against independent references on scripted logits, and corner cases."""
 
 import functools
 from typing import Any
@@ -18,12 +18,12 @@ EOS = reference_search.EOS
 
 
 @functools.cache
-def compiled(beam: int, alpha: float, vocab: int, num_best: int | None = None, **others):
+def compiled(beam: int, alpha: float, vocab: int, num_best: int | None = None, **settings_of_search):
     signature = [tf.TensorSpec([None, NUM_CODES, vocab]), *[tf.TensorSpec([None], tf.int32)] * 2]
 
     @tf.function(input_signature=signature, autograph=False)
     def run(tables: tf.Tensor, limits: tf.Tensor, min_lengths: tf.Tensor) -> SearchResult:
-        settings = DecodeConfig(beam_size=beam, length_penalty=alpha, **others)
+        settings = DecodeConfig(beam_size=beam, length_penalty=alpha, **settings_of_search)
         cache = ScriptedModel.cache_of(tables, beam)
         return beam_search(ScriptedModel.step, cache, Goal(settings, limits, min_lengths, num_best=num_best))
 
@@ -36,9 +36,9 @@ def search(
     beam: int,
     alpha: float = 0.6,
     min_lengths: list[int] | None = None,
-    **others: Any,
+    **settings_of_search: Any,
 ) -> SearchResult:
-    run = compiled(beam, alpha, model.tables.shape[-1], **others)
+    run = compiled(beam, alpha, model.tables.shape[-1], **settings_of_search)
     result = run(model.tables, limits, np.zeros(len(limits), np.int32) if min_lengths is None else min_lengths)
     return SearchResult(*(part.numpy() for part in result))
 
@@ -64,9 +64,9 @@ def test_minimum_length_equals_reference(beam):
         result = search(model, limits, beam, min_lengths=minima)
         for sentence, (limit, minimum) in enumerate(zip(limits, minima, strict=True)):
             expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, 0.6, minimum)
-            actual = hypotheses(result, sentence)
-            assert_same(actual, expected)
-            assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in actual)
+            best_results = hypotheses(result, sentence)
+            assert_same(best_results, expected)
+            assert all(len(tokens) - (tokens[-1] == EOS) >= min(minimum, limit) for tokens, *_ in best_results)
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_minimum_length_equals_reference(beam):
     [{"patience": 0.3}, {"patience": 1.0}, {"patience": 2.0}, {"ends_within_beam": True}],
     ids=lambda settings: "-".join(map(str, *settings.items())),
 )
-def test_what_ends_a_search_equals_reference(settings):
+def test_stopping_criteria_equal_reference(settings):
     beam, limit, changed = 4, 30, 0
     options = reference_search.Options(**settings)
     for seed in range(6):
         model = ScriptedModel.random(seed, batch=3, vocab=7)
         result = search(model, [limit] * 3, beam, **settings)
-        usual = search(model, [limit] * 3, beam)
+        default_result = search(model, [limit] * 3, beam)
         for sentence in range(3):
             next_log_probs = model.next_log_probs(sentence)
             expected = reference_search.beam_search(next_log_probs, limit, beam, options=options)
             assert_same(hypotheses(result, sentence), expected)
-            changed += hypotheses(result, sentence) != hypotheses(usual, sentence)
+            changed += hypotheses(result, sentence) != hypotheses(default_result, sentence)
     assert changed > 0 or settings == {"patience": 2.0}
 
 
@@ -93,7 +93,7 @@ def test_what_ends_a_search_equals_reference(settings):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.4])
 @pytest.mark.parametrize(("vocab", "limit"), [(5, 6), (7, 4)])
 def test_wide_beam_finds_every_optimum(vocab, limit, alpha):
-    # The last step has the most candidates, those that do not end included: none of them may be crowded out.
+    # All candidates of the last step must fit, including those that do not end.
     wide = (vocab - 2) ** (limit - 1) * (vocab - 1)
     for seed in range(3):
         model = ScriptedModel.random(seed, batch=2, vocab=vocab)
@@ -104,7 +104,7 @@ def test_wide_beam_finds_every_optimum(vocab, limit, alpha):
 
 
 def test_stop_is_exact():
-    """Searching on to the limit finds nothing better than what the search stopped with."""
+    """Continuing the search to the limit finds no better hypothesis."""
     beam, limit, alpha = 3, 40, 0.8
     stopped_early = 0
     for seed in range(8):
@@ -119,28 +119,28 @@ def test_stop_is_exact():
 
 
 def endless_table(vocab: int) -> np.ndarray:
-    """A sentence whose end symbol has no probability: it keeps the whole batch searching to the limit."""
+    """Returns the table of a sentence that never ends, so that the whole batch searches to the limit."""
     table = np.zeros((1, NUM_CODES, vocab))
     table[:, :, EOS] = -np.inf
     return table
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_batch_equals_one_by_one(beam):
+def test_a_batch_equals_single_sentences(beam):
     model = ScriptedModel.random(11, batch=7, vocab=6, end_bias=-1.0)
     limits = [9, 2, 14, 1, 30, 5, 7]
-    together = search(model, limits, beam)
+    batched = search(model, limits, beam)
     for sentence, limit in enumerate(limits):
-        alone = search(model.rows(sentence), [limit], beam)
-        steps = alone.token_ids.shape[2]
-        np.testing.assert_array_equal(together.token_ids[sentence, :, :steps], alone.token_ids[0])
-        assert not together.token_ids[sentence, :, steps:].any()
+        single = search(model.rows(sentence), [limit], beam)
+        steps = single.token_ids.shape[2]
+        np.testing.assert_array_equal(batched.token_ids[sentence, :, :steps], single.token_ids[0])
+        assert not batched.token_ids[sentence, :, steps:].any()
         for part in ("scores", "log_probs", "lengths"):
-            np.testing.assert_array_equal(getattr(together, part)[sentence], getattr(alone, part)[0])
+            np.testing.assert_array_equal(getattr(batched, part)[sentence], getattr(single, part)[0])
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_nothing_finished_returns_the_living(beam):
+def test_living_hypotheses_are_returned_if_none_is_finished(beam):
     model = ScriptedModel(np.concatenate([ScriptedModel.random(5, 2, 12).tables, endless_table(12)]))
     model.tables[0, :, EOS] = -60.0
     result = search(model, [5, 7, 4], beam)
@@ -166,11 +166,11 @@ def test_padding_has_probability_but_is_never_chosen():
     result = search(model, [3], 2)
     expected = reference_search.beam_search(model.next_log_probs(0), limit=3, beam=2, alpha=0.6)
     assert_same(hypotheses(result, 0), expected)
-    assert expected[0][2] < -10, "the scores are the model's own: padding takes its share"
+    assert expected[0][2] < -10, "scores include the probability of padding"
 
 
 @pytest.mark.parametrize(("batch", "limits"), [(0, []), (2, [0, 0])])
-def test_nothing_to_do(batch, limits):
+def test_empty_batches_and_limits_of_zero(batch, limits):
     result = search(ScriptedModel.random(1, batch, vocab=5), np.zeros(batch, np.int32), 3)
     assert result.token_ids.shape == (batch, 3, 0)
 
@@ -183,18 +183,18 @@ def test_one_trace_serves_every_batch_size_and_limit():
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_sentences_that_are_done_leave_the_computation(beam):
+def test_finished_sentences_are_removed_from_the_batch(beam):
     model = ScriptedModel.random(14, batch=8, vocab=12, end_bias=-40.0)
     limits = [2, 2, 9, 2, 6, 2, 2, 9]
     rows = []
 
-    def watched_step(token_ids, cache):
+    def record_and_step(token_ids, cache):
         sizes = [len(cache.source[0]), len(cache.per_hypothesis), len(cache.per_sentence)]
         assert sizes == [len(token_ids) // beam] * 3
         rows.append(len(token_ids) // beam)
         return model.step(token_ids, cache)
 
-    result = beam_search(watched_step, model.start_cache(beam), Goal(DecodeConfig(beam_size=beam), limits))
+    result = beam_search(record_and_step, model.start_cache(beam), Goal(DecodeConfig(beam_size=beam), limits))
     assert rows == [8, 8, 3, 3, 3, 3, 2, 2, 2]
     for sentence, limit in enumerate(limits):
         expected = reference_search.beam_search(model.next_log_probs(sentence), limit, beam, alpha=0.6)
@@ -202,8 +202,8 @@ def test_sentences_that_are_done_leave_the_computation(beam):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_broken_model_ends_at_the_limit(beam):
-    """Logits that are no numbers give no hypothesis, and spare the other sentences."""
+def test_nan_logits_give_no_hypothesis(beam):
+    """The other sentences of the batch are not affected."""
     model = ScriptedModel.random(15, batch=2, vocab=7)
     expected = reference_search.beam_search(model.next_log_probs(1), limit=4, beam=beam, alpha=0.6)
     model.tables[0] = np.nan
@@ -213,20 +213,20 @@ def test_broken_model_ends_at_the_limit(beam):
 
 
 @pytest.mark.parametrize("num_best", [1, 2, 4])
-def test_fewer_results_are_the_same_ones_sooner(num_best):
+def test_fewer_results_are_the_same_and_found_earlier(num_best):
     limits = [12, 3, 9, 12, 0, 10]
-    sooner = False
+    stops_earlier = False
     for seed, end_bias in [(1, 0.0), (2, -2.0), (3, 1.5), (4, -6.0), (5, 3.0)]:
         model = ScriptedModel.random(seed, batch=6, vocab=7, end_bias=end_bias)
-        everything = search(model, limits, 5)
-        actual = search(model, limits, 5, num_best=num_best)
-        steps = actual.token_ids.shape[2]
-        assert actual.scores.shape == (6, num_best)
-        for few, many in zip(actual[1:], everything[1:], strict=True):
-            np.testing.assert_allclose(few, many[:, :num_best], rtol=1e-6)
-        np.testing.assert_array_equal(actual.token_ids, everything.token_ids[:, :num_best, :steps])
-        sooner |= steps < everything.token_ids.shape[2]
-    assert sooner
+        all_results = search(model, limits, 5)
+        best_results = search(model, limits, 5, num_best=num_best)
+        steps = best_results.token_ids.shape[2]
+        assert best_results.scores.shape == (6, num_best)
+        for part_of_best, part_of_all in zip(best_results[1:], all_results[1:], strict=True):
+            np.testing.assert_allclose(part_of_best, part_of_all[:, :num_best], rtol=1e-6)
+        np.testing.assert_array_equal(best_results.token_ids, all_results.token_ids[:, :num_best, :steps])
+        stops_earlier |= steps < all_results.token_ids.shape[2]
+    assert stops_earlier
 
 
 @pytest.mark.parametrize("minimum", [0, 3])
@@ -245,5 +245,5 @@ def test_empty_slots_do_not_count_as_finished(minimum):
 def test_a_skipped_sentence_has_score_0(normalization, beam):
     model = ScriptedModel.random(10, batch=2, vocab=5)
     goal = Goal(DecodeConfig(beam_size=beam, length_normalization=normalization), [0, 4])
-    actual = beam_search(ScriptedModel.step, model.start_cache(beam), goal)
-    assert actual.scores[0, 0] == 0 and np.isfinite(actual.scores[1, 0])
+    best_results = beam_search(ScriptedModel.step, model.start_cache(beam), goal)
+    assert best_results.scores[0, 0] == 0 and np.isfinite(best_results.scores[1, 0])

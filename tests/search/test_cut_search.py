@@ -1,4 +1,4 @@
-"""A search that is left after some steps and entered again finds what it finds in one piece."""
+"""A search that is interrupted after some steps and continued finds the same as an uninterrupted one."""
 
 import functools
 from typing import Any
@@ -25,21 +25,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @functools.cache
 def functions(kind: str):
-    """The whole search; a state, flat; and the state, the result so far and what is done after some steps."""
+    """Returns the whole search, a function that returns the start state, and one that makes steps from a state."""
     settings = DecodeConfig(**SETTINGS[kind])
     rules = (NoRepeatNgram(3),) if kind == "coverage" else ()
     goal = Goal(settings, tf.constant(LIMITS), rules=rules, num_best=1)
     coverage = settings.coverage_penalty > 0
 
-    def first(tables):
+    def start_state(tables):
         return searching.start(ScriptedModel.cache_of(tables, settings.beam_size, coverage), goal)
 
     @tf.function(autograph=False)
-    def whole(tables):
+    def search_at_once(tables):
         cache = ScriptedModel.cache_of(tables, settings.beam_size, coverage)
         return searching.beam_search(ScriptedModel.step, cache, goal)
 
-    start = tf.function(first, autograph=False)
+    start = tf.function(start_state, autograph=False)
     state = start.get_concrete_function(tf.TensorSpec([len(LIMITS), 1009, VOCAB])).structured_outputs
     shapes = searching.state_invariants(state)
     specs = tf.nest.map_structure(lambda shape, tensor: tf.TensorSpec(shape, tensor.dtype), shapes, state)
@@ -49,63 +49,65 @@ def functions(kind: str):
         state = searching.make_steps(ScriptedModel.step, state, goal, steps)
         return state, searching.result(state, goal, so_far=True), searching.done_sentences(state, goal)
 
-    return whole, start, advance
+    return search_at_once, start, advance
 
 
 @pytest.mark.quick("greedy", "beam")
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_the_result_is_that_of_one_piece_and_each_step_shows_what_is_there(kind):
-    whole, start, advance = functions(kind)
+def test_an_interrupted_search_equals_a_whole_one_and_shows_partial_results(kind):
+    search_at_once, start, advance = functions(kind)
     for seed, end_bias in [(1, 0.0), (3, 1.5)]:
         tables = ScriptedModel.random(seed, batch=len(LIMITS), vocab=VOCAB, end_bias=end_bias).tables
-        expected = whole(tables)
+        expected = search_at_once(tables)
         for steps in (1, 3, 1000):
             state, before, calls = start(tables), np.zeros(len(LIMITS), bool), 0
             while not before.all():
                 state, actual, done = advance(state, tf.constant(steps))
                 calls += 1
-                made = actual.token_ids.shape[2]
-                assert made <= calls * steps
-                assert (done.numpy() >= before).all(), "what is done stays so"
+                num_steps = actual.token_ids.shape[2]
+                assert num_steps <= calls * steps
+                assert (done.numpy() >= before).all(), "a finished sentence became unfinished"
                 lengths = actual.lengths[:, 0].numpy()
-                assert (lengths <= np.minimum(LIMITS, made)).all()
-                assert (lengths[~done.numpy()] > 0).all(), "there is a hypothesis from the first step on"
+                assert (lengths <= np.minimum(LIMITS, num_steps)).all()
+                assert (lengths[~done.numpy()] > 0).all(), "a sentence has no hypothesis"
                 for sentence in np.flatnonzero(done):
-                    same_text(actual, expected, sentence)
+                    assert_same_text(actual, expected, sentence)
                 if kind == "greedy":
                     for sentence, length in enumerate(lengths):
                         ids = (result.token_ids[sentence, 0, :length].numpy() for result in (actual, expected))
                         np.testing.assert_array_equal(*ids)
                 else:
-                    going_on = ~done.numpy()
-                    np.testing.assert_array_equal(actual.scores[:, 0][going_on], best_so_far(kind, state)[going_on])
+                    is_unfinished = ~done.numpy()
+                    np.testing.assert_array_equal(
+                        actual.scores[:, 0][is_unfinished], best_so_far(kind, state)[is_unfinished]
+                    )
                 before = done.numpy()
-            assert calls == -(-made // steps)
+            assert calls == -(-num_steps // steps)
             np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
             for name in ("scores", "log_probs", "lengths"):
                 np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name))
 
 
 def best_so_far(kind, state):
-    """The best score of any hypothesis of a sentence that is not done, finished or living, float32 [batch]."""
+    """Returns the best score of any hypothesis of each unfinished sentence, finished or living, float32 [batch]."""
     goal = Goal(DecodeConfig(**SETTINGS[kind]), LIMITS)
     living = goal.score(state.living.log_probs, state.length) + sum(state.coverage_scores)
     scores = tf.concat([state.finished.scores, living], axis=1)
     return tf.reduce_max(tf.reshape(scores, [len(LIMITS), -1]), axis=1).numpy()
 
 
-def same_text(actual, expected, sentence):
+def assert_same_text(actual, expected, sentence):
     length = actual.lengths[sentence, 0]
     assert length == expected.lengths[sentence, 0]
     np.testing.assert_array_equal(actual.token_ids[sentence, 0, :length], expected.token_ids[sentence, 0, :length])
 
 
-def test_a_living_hypothesis_is_shown_while_it_is_better_than_what_has_finished():
-    """The empty output is the first to finish, and nothing that a reader should see."""
+def test_a_living_hypothesis_is_shown_if_it_is_better_than_the_finished_ones():
+    """The empty output finishes first, but a reader should not see it."""
     _, start, advance = functions("beam")
     tables = np.zeros([len(LIMITS), 1009, VOCAB], np.float32)
     tables[:, :, 3] = 4.0  # always the most probable token
-    tables[:, :, 1] = 1.0  # the end, possible from the first step on
+    tables[:, :, 1] = 1.0  # the end symbol is possible from the first step
     state, actual, done = advance(start(tables), tf.constant(2))
     assert not done[0]
     assert actual.token_ids[0, 0].numpy().tolist() == [3, 3]
@@ -113,7 +115,7 @@ def test_a_living_hypothesis_is_shown_while_it_is_better_than_what_has_finished(
     assert done.numpy().all()
 
 
-def test_no_steps_change_nothing():
+def test_zero_steps_do_not_change_the_state():
     for kind in ("greedy", "beam"):
         _, start, advance = functions(kind)
         tables = ScriptedModel.random(1, batch=len(LIMITS), vocab=VOCAB).tables

@@ -1,4 +1,4 @@
-"""Several models as one: against one model, against NumPy, with and without a cache, and from disk."""
+"""Ensembles: compared with one model and with NumPy, with and without a cache, and loaded from disk."""
 
 import pathlib
 
@@ -34,7 +34,7 @@ def logits_of(model, inputs: dict) -> tf.Tensor:
 
 
 def make_model(seed: int, **changes) -> Transformer:
-    """Untrained, but with opinions."""
+    """Returns an untrained model with strong preferences."""
     tf.keras.utils.set_random_seed(seed)
     model = Transformer(TransformerConfig(vocab_size=tiny.tokenizer().vocab_size, **{**tiny.MODEL, **changes}))
     model.build()
@@ -49,12 +49,12 @@ def models():
     return [make_model(1), make_model(2, d_model=24, num_heads=4, num_encoder_layers=2, num_decoder_layers=1)]
 
 
-def translator_of(model, **settings) -> Translator:
+def make_translator(model, **settings) -> Translator:
     return Translator(tiny.tokenizer(), model, DecodeConfig(**{"max_length_offset": 4, **settings}))
 
 
-def in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
-    """Normalised log-probabilities of the combination, in float64."""
+def combine_in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
+    """Returns the normalised log-probabilities of the combination in float64."""
 
     def log_softmax(values: np.ndarray) -> np.ndarray:
         values = values.astype(np.float64) - values.max(-1, keepdims=True)
@@ -69,9 +69,9 @@ def in_numpy(logits: list[np.ndarray], combination: str) -> np.ndarray:
 @pytest.mark.quick("1-3-log_probabilities")
 @every_combination
 @pytest.mark.parametrize(("copies", "beam"), [(1, 3), (3, 1)])
-def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
-    expected = translator_of(models[0], beam_size=beam).search(SOURCE)
-    actual = translator_of(Ensemble(models[:1] * copies, combination), beam_size=beam).search(SOURCE)
+def test_an_ensemble_of_one_model_equals_the_model(models, combination, copies, beam):
+    expected = make_translator(models[0], beam_size=beam).search(SOURCE)
+    actual = make_translator(Ensemble(models[:1] * copies, combination), beam_size=beam).search(SOURCE)
     np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
     np.testing.assert_array_equal(actual.lengths, expected.lengths)
     np.testing.assert_allclose(actual.scores, expected.scores, atol=1e-5, rtol=1e-6)
@@ -79,15 +79,15 @@ def test_a_model_with_itself_is_the_model(models, combination, copies, beam):
 
 
 @every_combination
-def test_combined_probabilities_are_those_of_the_members_logits(models, combination):
+def test_combined_probabilities_equal_numpy(models, combination):
     inputs = {"source": SOURCE, "target": padded([[7, 8, 9, 10, EOS_ID], [5, EOS_ID]])}
     logits = logits_of(Ensemble(models, combination), inputs)
     assert logits.dtype == tf.float32
-    expected = in_numpy([model(inputs, training=False).numpy() for model in models], combination)
+    expected = combine_in_numpy([model(inputs, training=False).numpy() for model in models], combination)
     np.testing.assert_allclose(tf.nn.log_softmax(logits), expected, atol=1e-5)
 
 
-def test_what_float32_cannot_hold_stays_finite():
+def test_probabilities_below_the_range_of_float32_stay_finite():
     logits = np.array([[0.0, -40.0, -80.0, -300.0]], np.float32)
     one, other = (tf.nn.log_softmax(combined_logits([logits, logits - 5], name)).numpy() for name in COMBINATIONS)
     np.testing.assert_allclose(one[:, :3], logits[:, :3], atol=1e-4)
@@ -97,10 +97,10 @@ def test_what_float32_cannot_hold_stays_finite():
 
 @pytest.mark.integration
 @every_combination
-def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination):
-    """Which they have only if every member's cache followed its hypothesis."""
+def test_scores_of_the_search_equal_teacher_forcing(models, combination):
+    """This requires that every member's cache follows its hypothesis."""
     ensemble = Ensemble(models, combination)
-    result = translator_of(ensemble, beam_size=4).search(SOURCE)
+    result = make_translator(ensemble, beam_size=4).search(SOURCE)
     assert len({tuple(ids) for ids in result.token_ids.numpy()[0]}) == 4
     token_log_probs = token_log_probs_function(ensemble)
     for slot in range(4):
@@ -108,8 +108,8 @@ def test_hypotheses_have_the_score_that_the_search_gave_them(models, combination
         np.testing.assert_allclose(tf.reduce_sum(actual, 1), result.log_probs[:, slot], atol=1e-4)
 
 
-def test_coverage_is_the_members_mean(models):
-    """Also after beams have swapped places, which a model with itself shows by being the model."""
+def test_coverage_is_the_mean_of_the_members(models):
+    """It also holds after hypotheses have changed places: an ensemble of one model equals the model."""
 
     def search(model, penalty: float):
         begun = model.start_search(SOURCE, model.encode(SOURCE), 3, capabilities=frozenset({COVERAGE}))
@@ -129,7 +129,7 @@ def test_coverage_is_the_members_mean(models):
 
 
 @pytest.mark.integration
-def test_attention_is_the_members_mean():
+def test_attention_is_the_mean_of_the_members():
     alike = [make_model(1), make_model(2)]
     inputs = {"source": SOURCE, "target": SOURCE}
     logits, attention = Ensemble(alike).logits_and_attention(inputs)
@@ -137,20 +137,20 @@ def test_attention_is_the_members_mean():
     for kind in Attentions._fields:
         members = [getattr(model.logits_and_attention(inputs)[1], kind) for model in alike]
         np.testing.assert_allclose(getattr(attention, kind), np.mean(members, axis=0), atol=1e-6)
-    explanation = translator_of(Ensemble(alike)).explain(["A man"], ["dogs"])[0]
+    explanation = make_translator(Ensemble(alike)).explain(["A man"], ["dogs"])[0]
     np.testing.assert_allclose(explanation.attention.cross.sum(-1), 1.0, rtol=1e-5)
     ids = [tiny.tokenizer().encode("A man")], [tiny.tokenizer().encode("dogs")]
-    (aligned,) = translator_of(Ensemble(alike)).align_tokens(*ids)
-    (expected,) = translator_of(Ensemble(alike)).explain_tokens(*ids)
+    (aligned,) = make_translator(Ensemble(alike)).align_tokens(*ids)
+    (expected,) = make_translator(Ensemble(alike)).explain_tokens(*ids)
     assert str(aligned) == expected.word_alignment() != ""
 
 
-def test_attention_of_members_that_differ_is_refused(models):
+def test_attention_of_members_with_different_layers_is_rejected(models):
     with pytest.raises(InputError, match="average their attention; these have 2 layers of 2 heads; 1 layers of 4"):
-        translator_of(Ensemble(models)).explain(["A man"], ["dogs"])
+        make_translator(Ensemble(models)).explain(["A man"], ["dogs"])
 
 
-def test_misuse_names_the_argument():
+def test_invalid_arguments_are_named():
     with pytest.raises(ValueError, match="models"):
         Ensemble([])
     with pytest.raises(ValueError, match="models"):
@@ -188,8 +188,8 @@ def test_checkpoints_of_one_run(model_dir):
 
 
 @pytest.mark.integration
-def test_runs_of_other_settings(model_dir, tmp_path, monkeypatch):
-    """The shortest limit holds; the first run's decoding settings do; nobody's exclusions are lost."""
+def test_runs_with_different_settings(model_dir, tmp_path, monkeypatch):
+    """The shortest limit applies, and the search settings of the first run; exclusions of all runs are combined."""
     shorter = tiny.make_run(tmp_path / "shorter", max_length=100)
     monkeypatch.setattr(run.Run, "excluded", property(lambda self: ("dog",) if self.path == shorter else ()))
     assert load_ensemble([(model_dir, None), (shorter, None)]).excluded == ("dog",)
@@ -200,7 +200,7 @@ def test_runs_of_other_settings(model_dir, tmp_path, monkeypatch):
         Translator.load_ensemble([(model_dir, None), (lowercased, None)])
 
 
-def test_other_vocabularies_are_refused_by_name(model_dir, tmp_path):
+def test_different_vocabularies_are_rejected_by_name(model_dir, tmp_path):
     other = tiny.make_run(tmp_path / "other")
     train_tokenizer([line.swapcase() for line in tiny.SENTENCES], 350, other / "vocab.model")
     with pytest.raises(InputError, match=r"run and .*other have different vocabularies: entry \d+ is '.*' in one and"):

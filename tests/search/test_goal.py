@@ -28,7 +28,7 @@ ALTERNATIVES = [
     (((4, 5), (4, 5, 6), (3, 5)),),
     (((3, 3), (2, 3, 3)), ((3, 3, 2),)),
 ]
-JOINING = frozenset({5, 6})  # go on a word
+JOINING = frozenset({5, 6})  # continue a word
 
 
 def reference(model: ScriptedModel, sentence: int, limit: int, beam: int, options: Options) -> list[tuple]:
@@ -36,32 +36,34 @@ def reference(model: ScriptedModel, sentence: int, limit: int, beam: int, option
     return reference_search.beam_search(model.next_log_probs(sentence), limit, beam, options=options)
 
 
-def check(beam: int, sentences: list[Options], seeds=range(4), end_bias: float = 0.0) -> list[list[tuple]]:
-    """Search = reference in every sentence, and together = alone; gives back what was found."""
-    actual = []
+def assert_equals_reference(
+    beam: int, sentences: list[Options], seeds=range(4), end_bias: float = 0.0
+) -> list[list[tuple]]:
+    """Compares each sentence with the reference; returns the hypotheses."""
+    found_hypotheses = []
     for seed in seeds:
         model = ScriptedModel.random(seed, batch=len(sentences), vocab=7, end_bias=end_bias)
         result = search(model, LIMITS, beam, sentences)
         for sentence, (limit, options) in enumerate(zip(LIMITS, sentences, strict=True)):
-            actual.append(hypotheses(result, sentence))
-            assert_same(actual[-1], reference(model, sentence, limit, beam, options))
-    return actual
+            found_hypotheses.append(hypotheses(result, sentence))
+            assert_same(found_hypotheses[-1], reference(model, sentence, limit, beam, options))
+    return found_hypotheses
 
 
-def check_alone(beam: int, sentences: list[Options]) -> None:
-    """A batch gives what its sentences give one by one; a kernel may round the last bit by its place."""
+def assert_batch_equals_single_sentences(beam: int, sentences: list[Options]) -> None:
+    """A batch gives the same as single sentences, up to rounding, since kernels round differently by position."""
     model = ScriptedModel.random(21, batch=len(sentences), vocab=7)
-    together = search(model, LIMITS, beam, sentences)
-    has = [(bool(o.prefix), bool(o.constraints)) for o in sentences]
+    batched = search(model, LIMITS, beam, sentences)
+    has_prefix_and_constraints = [(bool(o.prefix), bool(o.constraints)) for o in sentences]
     for sentence, (limit, options) in enumerate(zip(LIMITS, sentences, strict=True)):
-        if has[sentence] != tuple(map(any, zip(*has, strict=True))):
-            continue  # alone it would be another search, one without prefixes or constraints
-        alone = search(model.rows(sentence), [limit], beam, [options])
-        steps = alone.token_ids.shape[2]
-        np.testing.assert_array_equal(together.token_ids[sentence, :, :steps], alone.token_ids[0])
-        np.testing.assert_array_equal(together.lengths[sentence], alone.lengths[0])
+        if has_prefix_and_constraints[sentence] != tuple(map(any, zip(*has_prefix_and_constraints, strict=True))):
+            continue  # would run a different search, without prefixes or constraints
+        single = search(model.rows(sentence), [limit], beam, [options])
+        steps = single.token_ids.shape[2]
+        np.testing.assert_array_equal(batched.token_ids[sentence, :, :steps], single.token_ids[0])
+        np.testing.assert_array_equal(batched.lengths[sentence], single.lengths[0])
         for part in ("scores", "log_probs"):
-            np.testing.assert_allclose(getattr(together, part)[sentence], getattr(alone, part)[0], rtol=1e-6)
+            np.testing.assert_allclose(getattr(batched, part)[sentence], getattr(single, part)[0], rtol=1e-6)
 
 
 @pytest.mark.quick("options4-2", "options0-5", "options1-1", "options2-2", "options3-2")
@@ -77,8 +79,8 @@ def check_alone(beam: int, sentences: list[Options]) -> None:
     ],
 )
 def test_rules(beam, options):
-    for actual in check(beam, [options] * len(LIMITS), seeds=range(2)):
-        for tokens, *_ in actual:
+    for found_hypotheses in assert_equals_reference(beam, [options] * len(LIMITS), seeds=range(2)):
+        for tokens, *_ in found_hypotheses:
             assert not any(contains(tokens, phrase) for phrase in options.excluded)
             n = options.no_repeat
             grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)] if n else []
@@ -88,18 +90,18 @@ def test_rules(beam, options):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_prefixes(beam):
     sentences = [Options(prefix=prefix) for prefix in PREFIXES]
-    actual = check(beam, sentences)
-    for index, sentence_found in enumerate(actual):
+    found_hypotheses = assert_equals_reference(beam, sentences)
+    for index, sentence_hypotheses in enumerate(found_hypotheses):
         prefix, limit = PREFIXES[index % len(PREFIXES)], LIMITS[index % len(PREFIXES)]
-        assert sentence_found
-        for tokens, *_ in sentence_found:
+        assert sentence_hypotheses
+        for tokens, *_ in sentence_hypotheses:
             assert all(a in (0, b) for a, b in zip(prefix[:limit], tokens, strict=False))
 
 
-def test_a_prefix_comes_before_rules_and_the_minimum_length():
+def test_a_prefix_overrides_rules_and_the_minimum_length():
     sentences = [Options(prefix=prefix, excluded=EXCLUDED, no_repeat=2, min_length=3) for prefix in PREFIXES]
-    check(3, sentences)
-    check_alone(3, sentences)
+    assert_equals_reference(3, sentences)
+    assert_batch_equals_single_sentences(3, sentences)
 
 
 @pytest.mark.quick("0.0-2")
@@ -107,11 +109,11 @@ def test_a_prefix_comes_before_rules_and_the_minimum_length():
 @pytest.mark.parametrize("end_bias", [0.0, 2.0])
 def test_constraints(beam, end_bias):
     sentences = [Options(constraints=phrases) for phrases in CONSTRAINTS]
-    for index, actual in enumerate(check(beam, sentences, end_bias=end_bias)):
+    for index, found_hypotheses in enumerate(assert_equals_reference(beam, sentences, end_bias=end_bias)):
         phrases, limit = PHRASES[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
         if sum(map(len, phrases)) <= limit:
-            assert actual
-            assert all(contains(tokens, phrase) for tokens, *_ in actual for phrase in phrases)
+            assert found_hypotheses
+            assert all(contains(tokens, phrase) for tokens, *_ in found_hypotheses for phrase in phrases)
 
 
 @pytest.mark.quick("joining1-2")
@@ -119,17 +121,17 @@ def test_constraints(beam, end_bias):
 @pytest.mark.parametrize("joining", [frozenset(), JOINING])
 def test_alternatives(beam, joining):
     sentences = [Options(constraints=constraints, continuations=joining) for constraints in ALTERNATIVES]
-    for index, actual in enumerate(check(beam, sentences)):
+    for index, found_hypotheses in enumerate(assert_equals_reference(beam, sentences)):
         constraints, limit = ALTERNATIVES[index % len(LIMITS)], LIMITS[index % len(LIMITS)]
         if sum(min(map(len, phrases)) for phrases in constraints) < limit and not joining:
-            assert actual
-            assert all(meets(tokens, phrases, joining) for tokens, *_ in actual for phrases in constraints)
-    check_alone(beam, sentences)
+            assert found_hypotheses
+            assert all(meets(tokens, phrases, joining) for tokens, *_ in found_hypotheses for phrases in constraints)
+    assert_batch_equals_single_sentences(beam, sentences)
 
 
-def test_a_phrase_is_not_in_a_longer_word():
+def test_a_phrase_within_a_longer_word_does_not_count():
     model = ScriptedModel.random(1, batch=1, vocab=7)
-    model.tables[:, :, 6] += 20  # the model goes on every word
+    model.tables[:, :, 6] += 20  # The model continues every word.
     options = Options(constraints=(((3,),), ((4, 6),)), continuations=JOINING)
     ((tokens, *_), *_) = hypotheses(search(model, [12], 2, [options]), 0)
     text = "".join(" abc+*"[token - 1] for token in tokens[:-1])
@@ -147,7 +149,7 @@ phrase = st.lists(st.integers(2, 6), min_size=1, max_size=3).map(tuple)
 @pytest.mark.parametrize("normalization", ["average", "none"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_length_normalizations(normalization, beam):
-    check(beam, [Options(normalization=normalization)] * len(LIMITS))
+    assert_equals_reference(beam, [Options(normalization=normalization)] * len(LIMITS))
     model = ScriptedModel.random(5, batch=1, vocab=6)
     options = Options(normalization=normalization)
     wide = search(model, [4], 5 * 4**3, [options])
@@ -162,14 +164,14 @@ def test_length_normalizations(normalization, beam):
 )
 def test_groups(beam, num_groups, strength, patience):
     options = Options(num_groups=num_groups, strength=strength, patience=patience)
-    check(beam, [options] * len(LIMITS))
-    check(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
-    check_alone(beam, [options] * len(LIMITS))
+    assert_equals_reference(beam, [options] * len(LIMITS))
+    assert_equals_reference(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
+    assert_batch_equals_single_sentences(beam, [options] * len(LIMITS))
 
 
 def test_groups_with_rules_prefixes_and_coverage():
     common = {"num_groups": 2, "strength": 0.6, "no_repeat": 2, "coverage_penalty": 0.4, "normalization": "average"}
-    check(4, [Options(prefix=prefix, **common) for prefix in PREFIXES])
+    assert_equals_reference(4, [Options(prefix=prefix, **common) for prefix in PREFIXES])
 
 
 @pytest.mark.quick("0.2-2")
@@ -177,9 +179,9 @@ def test_groups_with_rules_prefixes_and_coverage():
 @pytest.mark.parametrize("penalty", [0.2, 2.0])
 def test_coverage_penalty(beam, penalty):
     options = Options(coverage_penalty=penalty)
-    check(beam, [options] * len(LIMITS))
-    check(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
-    check_alone(beam, [options] * len(LIMITS))
+    assert_equals_reference(beam, [options] * len(LIMITS))
+    assert_equals_reference(beam, [dataclasses.replace(options, min_length=8)] * len(LIMITS), seeds=range(2))
+    assert_batch_equals_single_sentences(beam, [options] * len(LIMITS))
 
 
 @pytest.mark.parametrize("limit", [4, 3])
@@ -196,7 +198,7 @@ def test_wide_beam_finds_every_optimum(limit):
     "options", [Options(coverage_penalty=1.0), Options(normalization="average"), Options(num_groups=3, strength=0.5)]
 )
 def test_stop_is_exact(options):
-    """Searching on to the limit finds nothing better than what the search stopped with."""
+    """Continuing the search to the limit finds no better hypothesis."""
     for seed in range(4):
         model = ScriptedModel.random(seed, batch=1, vocab=6, end_bias=0.5)
         endless = np.zeros((1, NUM_CODES, 6), np.float32)
@@ -204,7 +206,7 @@ def test_stop_is_exact(options):
         result = search(model, [30], 3, [options])
         longer = search(ScriptedModel(np.concatenate([model.tables, endless])), [30, 30], 3, [options] * 2)
         assert longer.token_ids.shape[2] == 30
-        assert result.token_ids.shape[2] < 30 or options.normalization == "average", "whose bound is a loose one"
+        assert result.token_ids.shape[2] < 30 or options.normalization == "average", "the search did not stop early"
         assert_same(hypotheses(longer, 0), hypotheses(result, 0))
 
 
@@ -216,7 +218,7 @@ ALL_OPTIONS = [
 
 @pytest.mark.quick("options0")
 @pytest.mark.parametrize("options", ALL_OPTIONS)
-def test_corners(options):
+def test_corner_cases(options):
     for beam, vocab in [(12, 5), (2, 5)]:
         model = ScriptedModel.random(6, batch=1, vocab=vocab)
         for limit in (0, 1, 4):
@@ -230,7 +232,7 @@ def test_corners(options):
 
 
 @pytest.mark.parametrize("options", ALL_OPTIONS)
-def test_broken_model_spares_the_other_sentences(options):
+def test_nan_logits_do_not_affect_other_sentences(options):
     model = ScriptedModel.random(7, batch=2, vocab=5)
     expected = reference(model, 1, 5, 12, options[0])
     model.tables[0] = np.nan
@@ -242,18 +244,18 @@ def test_broken_model_spares_the_other_sentences(options):
 def test_one_trace_serves_every_batch_size_and_length():
     sentences = [Options(prefix=(2,), constraints=(((3, 4),),), no_repeat=2)]
     before = compiled.cache_info().misses
-    for batch, limit, own in [
+    for batch, limit, batch_options in [
         (1, 3, sentences),
         (5, 9, sentences * 5),
         (2, 1, [Options(prefix=(2, 3), constraints=(((5,), (3, 4)), ((3, 4, 5),)), no_repeat=2)] * 2),
     ]:
-        search(ScriptedModel.random(1, batch, vocab=7), [limit] * batch, 3, own)
+        search(ScriptedModel.random(1, batch, vocab=7), [limit] * batch, 3, batch_options)
     assert compiled.cache_info().misses <= before + 1
     run = compiled(3, 7, (0.6, "gnmt", 0.0, 2, (), 1, 0.0, 0.0, frozenset()), True, True)
     assert run.experimental_get_tracing_count() == 1
 
 
-MISUSE = [
+INVALID_ARGUMENTS = [
     (lambda: Goal(DecodeConfig(num_groups=2), [3], constraints=[[[[2]]]]), "constraints .* num_groups=2"),
     (lambda: NoRepeatNgram(0), "n must be positive, got 0"),
     (lambda: ExcludedPhrases([[]]), "phrases must be"),
@@ -265,13 +267,13 @@ MISUSE = [
 ]
 
 
-def run_with(coverage_penalty=0.0, **asked):
+def run_with(coverage_penalty=0.0, **goal_arguments):
     model = ScriptedModel.random(1, batch=1, vocab=5)
     settings = DecodeConfig(beam_size=2, coverage_penalty=coverage_penalty)
-    return beam_search(model.step, model.start_cache(2), Goal(settings, [3], **asked))
+    return beam_search(model.step, model.start_cache(2), Goal(settings, [3], **goal_arguments))
 
 
-@pytest.mark.parametrize(("misuse", "message"), MISUSE)
-def test_misuse_names_the_arguments(misuse, message):
+@pytest.mark.parametrize(("call", "message"), INVALID_ARGUMENTS)
+def test_invalid_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
-        misuse()
+        call()

@@ -16,8 +16,8 @@ LIMITS = [6, 1, 5, 12, 0, 8, 3, 12]
 
 @functools.cache
 def compiled(min_length: int, general: bool):
-    """Both in graphs; the other tests of this file run the search without."""
-    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but makes the search a general one
+    """Traces both searches; the other tests of this file run eagerly."""
+    free = tf.zeros([len(LIMITS), 1], tf.int32)  # restricts nothing, but selects the general search
 
     @tf.function(input_signature=[tf.TensorSpec([None, NUM_CODES, 7])], autograph=False)
     def run(tables):
@@ -32,7 +32,7 @@ def compiled(min_length: int, general: bool):
 @pytest.mark.parametrize("min_length", [0, 3])
 def test_equals_the_general_search(seed, end_bias, min_length):
     model = ScriptedModel.random(seed, batch=len(LIMITS), vocab=7, end_bias=end_bias)
-    model.tables[:, ::5, 0] += 9.0  # padding and early ends are often the most probable
+    model.tables[:, ::5, 0] += 9.0  # makes padding and early ends likely
     actual, expected = (compiled(min_length, general)(model.tables) for general in (False, True))
     np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
     np.testing.assert_array_equal(actual.lengths, expected.lengths)
@@ -40,7 +40,7 @@ def test_equals_the_general_search(seed, end_bias, min_length):
     np.testing.assert_allclose(actual.scores, expected.scores, rtol=1e-5)
 
 
-def test_nothing_left_to_choose_is_an_empty_output():
+def test_an_output_without_allowed_tokens_is_empty():
     model = ScriptedModel.random(1, batch=2, vocab=2)
     result = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [4, 4], [4, 0]))
     assert result.lengths[0, 0] == 0
@@ -49,20 +49,20 @@ def test_nothing_left_to_choose_is_an_empty_output():
 
 
 @pytest.mark.parametrize("scored", [True, False])
-def test_logits_that_are_no_numbers_give_no_output(scored):
+def test_nan_logits_give_no_output(scored):
     model = ScriptedModel.random(2, batch=3, vocab=7, end_bias=2.0)
     goal = Goal(DecodeConfig(beam_size=1), [6] * 3, scored=scored)
-    wanted = beam_search(ScriptedModel.step, model.start_cache(1), goal)
+    expected = beam_search(ScriptedModel.step, model.start_cache(1), goal)
     model.tables[1, :, 4] = np.nan
     actual = beam_search(ScriptedModel.step, model.start_cache(1), goal)
     assert actual.lengths[1, 0] == 0 and np.isneginf(actual.scores[1, 0]) and not actual.token_ids[1].numpy().any()
     for row in (0, 2):
-        length = int(wanted.lengths[row, 0])
-        np.testing.assert_array_equal(actual.token_ids[row, 0, :length], wanted.token_ids[row, 0, :length])
-        np.testing.assert_array_equal(actual.scores[row], wanted.scores[row])
+        length = int(expected.lengths[row, 0])
+        np.testing.assert_array_equal(actual.token_ids[row, 0, :length], expected.token_ids[row, 0, :length])
+        np.testing.assert_array_equal(actual.scores[row], expected.scores[row])
 
 
-def test_a_sentence_without_an_allowed_token_makes_no_more_steps():
+def test_a_sentence_without_allowed_tokens_stops_the_search():
     model = ScriptedModel.random(2, batch=1, vocab=7)
     model.tables[:] = np.nan
     actual = beam_search(ScriptedModel.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [30]))

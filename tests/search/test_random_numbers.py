@@ -1,4 +1,4 @@
-"""The generator against published answers, and what its numbers and keys may depend on."""
+"""The generator against published answers, and the independence of its numbers and keys."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from t2t_keras.search.random_numbers import sentence_keys, threefry, uniform
     ],
 )
 def test_published_answers(key, counter, expected):
-    """Of Random123's known-answer file: all zeros, all ones, the digits of pi."""
+    """From Random123's known-answer file: all zeros, all ones, the digits of pi."""
     actual = threefry(tuple(tf.constant(k, tf.int64) for k in key), tuple(tf.constant(c, tf.int64) for c in counter))
     assert tuple(map(int, actual)) == expected
 
@@ -27,20 +27,22 @@ def test_uniform_numbers_are_spread_evenly():
     assert numbers.min() >= 0 and numbers.max() < 1
     counts, _ = np.histogram(numbers, bins=16, range=(0, 1))
     expected = numbers.size / 16
-    assert ((counts - expected) ** 2 / expected).sum() < 37.7, "chi-square, 15 degrees of freedom, p = 0.001"
+    assert ((counts - expected) ** 2 / expected).sum() < 37.7, (
+        "the chi-square statistic is too large, 15 degrees of freedom, p = 0.001"
+    )
     assert len(np.unique(numbers)) > 0.99 * numbers.size
     flat = numbers.reshape(-1, 8)
     assert np.abs(np.corrcoef(flat, rowvar=False) - np.eye(8)).max() < 0.1
 
 
-def test_a_number_depends_on_key_step_and_sample_alone():
+def test_a_number_depends_only_on_key_step_and_sample():
     keys = tf.constant([[1, 2], [3, 4]])
     many = uniform(keys, tf.constant(9), 5).numpy()
     np.testing.assert_array_equal(uniform(keys[1:], tf.constant(4), 2), many[:4, 1:, :2])
     assert uniform(keys, tf.constant(0), 3).shape == (0, 2, 3)
 
 
-def test_keys_depend_on_seed_and_tokens_alone():
+def test_keys_depend_only_on_seed_and_tokens():
     keys = sentence_keys(7, tf.constant([[5, 6, 1, 0, 0], [6, 5, 1, 0, 0], [5, 6, 7, 8, 1]])).numpy()
     assert keys.dtype == np.int32 and len({tuple(key) for key in keys}) == 3
     np.testing.assert_array_equal(sentence_keys(7, tf.constant([[5, 6, 1]]))[0], keys[0])

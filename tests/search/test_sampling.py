@@ -1,4 +1,4 @@
-"""Sampling against a reference that is given the same uniform numbers, its frequencies, and its corners."""
+"""Sampling against a reference with the same uniform numbers, frequencies, and corner cases."""
 
 import functools
 import itertools
@@ -50,7 +50,7 @@ def run(
 
 
 def reference_token(step: np.ndarray, allowed: list[int], numbers: np.ndarray, sampling: DecodeConfig) -> int:
-    """The token in whose part of a cube three numbers fall: of its slices, of the columns of that, of the tokens."""
+    """Returns the token that three numbers select in a cube: they select a slice, a column and a token."""
     weights = np.zeros(len(step))
     weights[allowed] = np.exp(step[allowed] / sampling.temperature)
     order = np.arange(len(step))
@@ -82,7 +82,7 @@ def reference_sample(
     return tokens, log_prob / reference_search.penalty(len(tokens), 0.6), log_prob
 
 
-# Each of the settings, with the options and without in turn.
+# Each setting runs alternately with and without the options.
 @pytest.mark.quick(*(f"options{number % 2}-sampling{number}" for number in range(6)))
 @pytest.mark.parametrize(
     "sampling",
@@ -103,9 +103,9 @@ def test_equals_reference(sampling, options):
         uniforms = uniform(KEYS, tf.constant(6), 3 * sampling.beam_size).numpy()
         for sentence, limit in enumerate(LIMITS):
             for number in range(sampling.beam_size):
-                own = Options(**{**vars(options), "prefix": prefixes[sentence] if prefixes else ()})
+                sentence_options = Options(**{**vars(options), "prefix": prefixes[sentence] if prefixes else ()})
                 draws = uniforms[:, sentence, 3 * number : 3 * number + 3]
-                expected = reference_sample(model.next_log_probs(sentence), limit, draws, sampling, own)
+                expected = reference_sample(model.next_log_probs(sentence), limit, draws, sampling, sentence_options)
                 length = result.lengths[sentence, number]
                 assert tuple(result.token_ids[sentence, number, :length].tolist()) == expected[0]
                 assert not result.token_ids[sentence, number, length:].any()
@@ -114,32 +114,32 @@ def test_equals_reference(sampling, options):
 
 
 @pytest.mark.parametrize(
-    ("sampling", "kept"),
+    ("sampling", "possible"),
     [(samples(temperature=0.7), [1, 2, 3, 4, 5, 6]), (samples(top_k=3), [2, 3, 4]), (samples(top_p=0.75), [2, 3])],
 )
-def test_frequencies(sampling, kept):
+def test_frequencies(sampling, possible):
     probabilities = np.array([0.0, 0.05, 0.4, 0.4, 0.1, 0.03, 0.02])
     with np.errstate(divide="ignore"):
         logits = np.log(probabilities).astype(np.float32)
     count = 20_000
     uniforms = tf.reshape(uniform(tf.constant([[9, 9]]), tf.constant(count), 3), [-1, 3])
-    actual = np.bincount(draw(tf.tile(logits[np.newaxis], [count, 1]), uniforms, sampling), minlength=7)
+    counts = np.bincount(draw(tf.tile(logits[np.newaxis], [count, 1]), uniforms, sampling), minlength=7)
     weights = np.zeros(7)
-    weights[kept] = probabilities[kept] ** (1 / sampling.temperature)
+    weights[possible] = probabilities[possible] ** (1 / sampling.temperature)
     expected = count * weights / weights.sum()
-    assert not actual[expected == 0].any()
-    statistic = ((actual - expected)[expected > 0] ** 2 / expected[expected > 0]).sum()
+    assert not counts[expected == 0].any()
+    statistic = ((counts - expected)[expected > 0] ** 2 / expected[expected > 0]).sum()
     assert statistic < 20.5, "chi-square, at most 5 degrees of freedom, p = 0.001"
 
 
-def test_the_largest_number_draws_the_last_token_that_may_come():
+def test_the_largest_number_draws_the_last_possible_token():
     logits = np.float32([[-np.inf, 0.0, 0.0, -np.inf], [-np.inf] * 4, [np.nan] * 4])
     highest = np.full([3, 3], 1 - 2**-24, np.float32)
     np.testing.assert_array_equal(draw(logits, highest, samples()), [2, 0, 0])
     np.testing.assert_array_equal(draw(logits, np.zeros([3, 3], np.float32), samples(top_p=0.9)), [1, 0, 0])
 
 
-def test_corners():
+def test_corner_cases():
     model = ScriptedModel.random(10, batch=2, vocab=3)
     model.tables[0] = np.nan
     result = run(model, [4, 4], KEYS[:2], samples(2), Options())
@@ -150,7 +150,7 @@ def test_corners():
     assert run(model.rows(), [], KEYS[:0], samples(2), Options()).token_ids.shape == (0, 2, 0)
 
 
-def test_constraints_and_searches_are_refused():
+def test_constraints_and_beam_search_settings_are_rejected():
     model = ScriptedModel.random(1, batch=1, vocab=5)
     with pytest.raises(ValueError, match="constraints .* sampling"):
         Goal(samples(), [3], constraints=[[[2]]])
@@ -158,25 +158,25 @@ def test_constraints_and_searches_are_refused():
         sample(model.step, model.start_cache(1), Goal(DecodeConfig(beam_size=1), [3]), KEYS[:1])
 
 
-def test_all_bits_of_a_seed_count():
+def test_all_bits_of_a_seed_matter():
     ids = tf.constant([[5, 6, 1]] * 2)
     keys = sentence_keys(tf.constant([1, 1 + 2**32], tf.int64), ids).numpy()
     assert (keys[0] != keys[1]).any()
     np.testing.assert_array_equal(keys[1], sentence_keys(1 + 2**32, ids)[0])
 
 
-def test_so_many_of_the_samples_as_are_asked_for():
+def test_the_requested_number_of_samples_is_returned():
     model, limits = ScriptedModel.random(9, batch=6, vocab=7), tf.constant(LIMITS)
-    every, first = (
+    all_samples, first = (
         sample(model.step, model.start_cache(5), Goal(samples(5), limits, num_best=count), KEYS) for count in (None, 1)
     )
     assert first.lengths.shape == (6, 1)
-    for some, whole in zip(first, every, strict=True):
-        np.testing.assert_array_equal(some, whole[:, :1])
+    for part_of_first, part_of_all in zip(first, all_samples, strict=True):
+        np.testing.assert_array_equal(part_of_first, part_of_all[:, :1])
 
 
-def test_large_logits_at_a_low_temperature_are_drawn_from():
-    """exp(40 / 0.1) is no float32."""
+def test_large_logits_at_a_low_temperature():
+    """exp(40 / 0.1) exceeds the range of float32."""
     logits = tf.constant([[0.0, -5.0, 40.0, 39.9, -40.0]] * 2)
     uniforms = tf.constant([[0.0] * 3, [0.999] * 3])
     assert draw(logits, uniforms, DecodeConfig(sampling=True, temperature=0.1)).numpy().tolist() == [2, 3]

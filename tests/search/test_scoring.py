@@ -1,4 +1,4 @@
-"""The length penalty by hand, and the bound by trying."""
+"""The length penalty and the bound on scores."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,12 @@ import pytest
 from t2t_keras.search.scoring import length_penalty, normalised_score
 
 
-def test_length_penalty_by_hand():
+def test_length_penalty():
     np.testing.assert_allclose(length_penalty(np.array([1, 7, 25]), 0.5), [1.0, 2**0.5, 5**0.5], rtol=1e-6)
     np.testing.assert_array_equal(length_penalty(np.array([1, 7, 25]), 0.0), [1.0, 1.0, 1.0])
 
 
-def test_normalised_score_by_hand():
+def test_normalised_score():
     assert float(normalised_score(np.float32(-6.0), 7, 1.0)) == pytest.approx(-3.0)
 
 
@@ -28,6 +28,6 @@ def test_no_continuation_exceeds_the_bound(alpha):
             assert np.max(scores) <= bound
 
 
-def test_an_average_over_nothing_is_no_division_by_zero():
-    """As of a sentence that is skipped."""
+def test_the_average_of_an_empty_output_is_finite():
+    """A skipped sentence has an empty output."""
     assert length_penalty([0, 1, 4], 0.6, "average").numpy().tolist() == [1, 1, 4]

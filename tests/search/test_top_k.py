@@ -17,12 +17,12 @@ def expected(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 def test_equals_stable_sort(width, k, levels):
     values = np.random.default_rng(width + k).normal(size=(5, width)).astype(np.float32)
     if levels is not None:
-        values = np.round(values * levels / 4)  # many equal entries
-    for actual, wanted in zip(top_k(values, k), expected(values, k), strict=True):
-        np.testing.assert_array_equal(actual, wanted)
+        values = np.round(values * levels / 4)  # creates many equal entries
+    for actual, expected_part in zip(top_k(values, k), expected(values, k), strict=True):
+        np.testing.assert_array_equal(actual, expected_part)
 
 
-def test_barred_entries_come_last():
+def test_excluded_entries_come_last():
     values = np.full((2, 3001), -np.inf, np.float32)
     values[0, 2990] = 1.0
     actual, ids = top_k(values, 4)
@@ -30,13 +30,13 @@ def test_barred_entries_come_last():
     np.testing.assert_array_equal(actual, [[1.0] + [-np.inf] * 3, [-np.inf] * 4])
 
 
-def test_misuse_names_the_argument():
+def test_invalid_arguments_are_named():
     with pytest.raises(ValueError, match="k=4"):
         top_k(np.zeros((1, 3), np.float32), 4)
 
 
 @pytest.mark.parametrize("width", [1, 7, 1000, 1009, 8000, 37000])
-def test_largest_is_the_first_of_the_best(width):
+def test_largest_is_the_first_of_top_k(width):
     values = np.random.default_rng(width).integers(0, 50, (9, width)).astype(np.float32)
     best, places = largest(values)
     np.testing.assert_array_equal(places, values.argmax(1))

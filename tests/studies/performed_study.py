@@ -1,4 +1,4 @@
-"""Studies performed in the process of the tests, and what their records must say."""
+"""Studies that run in the test process, and checks of their records."""
 
 import json
 import math
@@ -11,8 +11,8 @@ from t2t_keras.machine.processes import ProcessDiedError
 from t2t_keras.studies.study import Study
 
 
-class Here:
-    """Runs phases in this process, and notes them; those of `deadly` die instead."""
+class InProcess:
+    """Runs phases in this process and records them; phases in `deadly` are killed instead."""
 
     def __init__(self, *deadly: tuple[str, str]) -> None:
         self.deadly = deadly
@@ -26,11 +26,11 @@ class Here:
         return function(phase, job, study_dir)
 
 
-class Performing:
-    """A study performed once: what was done, said and returned."""
+class PerformedStudy:
+    """A study that was run once, with its phases, messages and status."""
 
     def __init__(self, study: Study, *deadly: tuple[str, str], rows=(), shard=(1, 1)) -> None:
-        here = Here(*deadly)
+        here = InProcess(*deadly)
         self.said: list[str] = []
         self.performed = study.perform(study.selected(rows, shard), self.said.append, here)
         self.calls = here.calls

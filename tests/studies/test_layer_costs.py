@@ -1,4 +1,4 @@
-"""Table 1: what is counted and found of each type of layers, and how exponents are fitted."""
+"""Table 1: counts and measurements of each type of layer, and fitted exponents."""
 
 import dataclasses
 
@@ -17,16 +17,17 @@ def small(layer_type: str, **changes) -> LayerCostJob:
     return LayerCostJob(name=layer_type, layer_type=layer_type, **{**SMALL, **changes})
 
 
-def test_an_exponent_is_that_of_a_power():
+def test_the_fitted_exponent_of_a_power():
     assert layer_costs.exponent([16, 32, 64], [3 * n**1.7 for n in (16, 32, 64)]) == pytest.approx(1.7)
 
 
-# The ends are 11 positions apart. Two of four neighbours are on either side; dilations of 1, 3 and 9 read 3, 9 and 27.
+# The ends are 11 positions apart. A window of four neighbours has two on either side; dilations of 1, 3 and 9 read 3, 9
+# and 27 positions.
 @pytest.mark.parametrize(
     ("layer_type", "sequential", "layers"),
     [("self_attention", 1, 1), ("recurrent", 12, 1), ("convolutional", 1, 3), ("restricted", 1, 6)],
 )
-def test_operations_that_wait_and_layers_between_the_ends(layer_type, sequential, layers):
+def test_sequential_operations_and_layers_between_the_ends(layer_type, sequential, layers):
     assert layer_costs.sequential_operations(small(layer_type)) == sequential
     assert layer_costs.layers_between_ends(small(layer_type)) == layers
 

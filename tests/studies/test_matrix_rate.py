@@ -1,4 +1,4 @@
-"""How fast products of matrices are, by a clock of the test's own and by the real one."""
+"""The rate of matrix products, with a fake and a real clock."""
 
 import json
 
@@ -13,7 +13,7 @@ def no_time_for_more(monkeypatch):
     monkeypatch.setattr(matrix_rates, "_SECONDS", 0.0)
 
 
-def test_the_rate_is_of_the_best_product_that_takes_long_enough():
+def test_the_rate_is_that_of_the_fastest_sufficiently_long_product():
     sizes = []
 
     def multiply(size):
@@ -24,7 +24,7 @@ def test_the_rate_is_of_the_best_product_that_takes_long_enough():
     assert sizes == [512, 1024, *[1024] * 5]
 
 
-def test_the_most_that_was_measured_of_a_machine_is_kept(tmp_path):
+def test_the_highest_measured_rate_of_a_machine_is_kept(tmp_path):
     calls, taken = [], [1.0]
 
     def multiply(size):

@@ -1,4 +1,4 @@
-"""The tables of the paper: every row there, with the changes that it has in the paper."""
+"""The tables of the paper: all rows with their changes."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from t2t_keras.studies.study_settings import SCALES, StudySettings
 
 DATA = DataFacts(directory="/data", vocab_size=8000, vocabulary="a", pairs=10, source_tokens=90, target_tokens=110)
 TREES = dataclasses.replace(DATA, config=DataConfig(task="parsing"))
-# The settings that each row of the paper's table changes, in its order.
+# The settings that each row of the paper's table changes, in order.
 WIDTH, LAYERS = {"model.d_model"}, {"model.num_encoder_layers", "model.num_decoder_layers"}
 BIG = {"model.d_ff", "model.num_heads", "model.dropout_rate", "train.max_steps", "train.keep_checkpoints"} | WIDTH
 CHANGES = {
@@ -29,17 +29,17 @@ CHANGES = {
 }
 
 
-# Recipes for little text have no rows of the paper's sizes.
+# The table of recipes has no rows in the paper's sizes.
 TABLES_AND_SCALES = [(name, scale) for name in TABLES for scale in SCALES if (name, scale) != ("recipes", "paper")]
 
 
 def table_of(name: str, settings: StudySettings):
-    """A table for data of its task."""
+    """Returns a table for data of its task."""
     return TABLES[name](settings, TREES if name == "4" else DATA)
 
 
 def configs(scale: str, **settings) -> dict:
-    """The configuration of each row of Table 3."""
+    """Returns the configuration of each row of Table 3."""
     rows = table3.ROWS[scale]
     recipe = Recipe(StudySettings("3", scale, **settings), DATA, rows[0])
     return {row.name: recipe.config(row) for row in rows}
@@ -50,16 +50,16 @@ def changed(config, base) -> set[str]:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_rows_of_table_3_change_what_the_papers_change(scale):
+def test_rows_of_table_3_have_the_changes_of_the_paper(scale):
     base, *others = (actual := configs(scale)).values()
     letters = [name.partition("_")[0] for name in actual]
     assert letters == ["base", *(letter for letter, rows in CHANGES.items() for _ in rows)]
-    follows = {"train.validation_steps"}  # where a validation takes place
+    follows = {"train.validation_steps"}  # the place of a validation
     assert [changed(config, base) - follows for config in others] == sum(CHANGES.values(), [])
 
 
-def test_table_3_of_the_papers_sizes_is_its_presets():
-    """As they are, but for what a study decides: data, search, seed, when validation takes place."""
+def test_table_3_in_the_papers_sizes_equals_the_presets():
+    """Apart from settings that a study determines: data, search, seed and the interval of validation."""
     for row, config in zip(table3.ROWS["paper"], configs("paper").values(), strict=True):
         preset = presets.preset(row.preset)
         assert changed(config, preset) <= {"model.vocab_size", "train.validation_steps"} | {
@@ -103,7 +103,7 @@ def test_every_small_system_has_the_same_updates_batches_and_search():
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_systems_at_equal_cost_get_the_updates_that_the_slowest_ones_time_allows(scale, tmp_path):
+def test_systems_at_equal_cost_get_the_updates_that_fit_the_time_of_the_slowest(scale, tmp_path):
     table = TABLES["2_equal_cost"](StudySettings("2_equal_cost", scale), DATA)
     configs = {line.name: job.config for line, job in zip(table.lines, table.jobs, strict=True)}
     systems = {name.rpartition("_")[0] for name in configs}
@@ -127,13 +127,13 @@ def test_the_caption_names_the_average_that_the_settings_select(settings, averag
 
 
 @pytest.mark.parametrize("table", ["2", "2_equal_cost", "3", "4", "attention"])
-def test_data_of_another_task_are_refused(table):
+def test_data_of_a_different_task_is_rejected(table):
     data, expected = (DATA, "parsing") if table == "4" else (TREES, "translation or denoising")
     with pytest.raises(InputError, match=f"^/data: --table={table} needs data of --task={expected}, not of "):
         TABLES[table](StudySettings(table), data)
 
 
-def test_a_row_that_begins_from_another_has_its_seeds():
+def test_a_row_initialised_from_another_has_its_seeds():
     rows = Row("one", "tiny", is_repeated=True), Row("more", "tiny", is_repeated=True, begins_from="one")
     recipe = Recipe(StudySettings("3"), DATA, rows[0])
     first = recipe.trainings(rows[0])
@@ -142,7 +142,7 @@ def test_a_row_that_begins_from_another_has_its_seeds():
 
 
 @pytest.mark.parametrize("name", ["train.seed", "data.lowercase", "model.vocab_size", "model.family"])
-def test_settings_that_data_and_rows_decide_are_refused(name):
+def test_settings_that_data_and_rows_determine_are_rejected(name):
     with pytest.raises(
         InputError,
         match=f"--set {name}=1: in a study, the data and the rows determine {name}",

@@ -1,4 +1,4 @@
-"""Signals to a study reach the process that runs a phase."""
+"""Signals to a study are passed to the process of the current phase."""
 
 import os
 import signal
@@ -11,8 +11,8 @@ from t2t_keras.studies.performing import _HandedOnSignals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_reaches_a_process_that_starts_at_that_moment(number):
-    """It came after the last look at what was received, and before there was a process to hand it on to."""
+def test_a_signal_during_the_start_of_a_process_reaches_it(number):
+    """The signal arrives after the last check for signals and before the process exists."""
     with _HandedOnSignals() as signals:
         os.kill(os.getpid(), number)
         with pytest.raises(ProcessDiedError) as died:

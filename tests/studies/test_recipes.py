@@ -1,4 +1,4 @@
-"""The recipes for little text: what each row changes, what it prepares, what it is compared with."""
+"""The recipes for little text: the changes of each row, its data, and its comparison."""
 
 import dataclasses
 import math
@@ -41,41 +41,44 @@ def changed(config, base) -> set[str]:
     return {difference.partition(":")[0] for difference in differences(base, config)}
 
 
-def test_each_row_changes_what_its_name_says():
-    actual = configs()
-    assert [*actual] == ["base", "marks", "case", "v4k", "v2k", "batch", "post", "drop", "simcut", "rdrop"]
-    base, v4k = actual["base"], actual["v4k"]
-    assert changed(actual["marks"], base) == {"data.final_marks"}
-    assert changed(actual["case"], base) == DATA
+def test_each_row_changes_the_settings_in_its_name():
+    config_by_name = configs()
+    assert [*config_by_name] == ["base", "marks", "case", "v4k", "v2k", "batch", "post", "drop", "simcut", "rdrop"]
+    base, v4k = config_by_name["base"], config_by_name["v4k"]
+    assert changed(config_by_name["marks"], base) == {"data.final_marks"}
+    assert changed(config_by_name["case"], base) == DATA
     assert changed(v4k, base) == DATA | SIZES | {"train.learning_rate_scale"}
     v2k = {"train.max_steps", "train.tokens_per_batch", "train.learning_rate_scale", "train.validation_steps"}
-    assert changed(actual["v2k"], v4k) == SIZES | v2k
-    assert changed(actual["batch"], v4k) == BATCH
-    assert changed(actual["post"], actual["batch"]) == RATE | {"model.norm_position", "model.attention_gain"}
-    assert changed(actual["drop"], v4k) == {"model.attention_dropout_rate", "model.relu_dropout_rate"}
+    assert changed(config_by_name["v2k"], v4k) == SIZES | v2k
+    assert changed(config_by_name["batch"], v4k) == BATCH
+    assert changed(config_by_name["post"], config_by_name["batch"]) == RATE | {
+        "model.norm_position",
+        "model.attention_gain",
+    }
+    assert changed(config_by_name["drop"], v4k) == {"model.attention_dropout_rate", "model.relu_dropout_rate"}
     half = {"train.max_steps", *RATE, *SAVING, "train.consistency"}
-    assert changed(actual["simcut"], v4k) == half
-    assert changed(actual["rdrop"], v4k) == half | {"train.consistency_weight"}
-    assert actual["simcut"].train.passes * actual["simcut"].train.max_steps == v4k.train.max_steps
+    assert changed(config_by_name["simcut"], v4k) == half
+    assert changed(config_by_name["rdrop"], v4k) == half | {"train.consistency_weight"}
+    assert config_by_name["simcut"].train.passes * config_by_name["simcut"].train.max_steps == v4k.train.max_steps
 
 
-def test_all_rows_have_the_same_highest_rate_and_about_as_many_parameters():
-    actual = configs()
-    for name, config in actual.items():
+def test_all_rows_have_the_same_highest_rate_and_similar_numbers_of_parameters():
+    config_by_name = configs()
+    for name, config in config_by_name.items():
         train = config.train
         peak = train.learning_rate_scale / math.sqrt(config.model.d_model * train.warmup_steps)
         assert peak == pytest.approx(0.005, rel=1e-3), name
         assert 2.2e6 < sum(config.model.parameter_counts().values()) < 2.4e6, name
 
 
-def test_the_last_rows_have_the_text_of_the_winner():
+def test_the_last_rows_use_the_text_of_the_best_row():
     folders = {job.name: job.data_dir for job in table(winner="v2k").jobs if isinstance(job, recipes.RecipeJob)}
     assert folders["base/seed_1"] == "data/base" and folders["v4k/seed_1"] == "data/v4k"
     assert {folders[f"{name}/seed_1"] for name in ("batch", "post", "drop", "simcut", "rdrop")} == {"data/v2k"}
     assert configs(winner="v2k")["drop"].model.d_model == configs()["v2k"].model.d_model
 
 
-def test_each_row_is_compared_with_the_first_of_the_same_seed():
+def test_each_row_is_compared_with_the_first_row_of_the_same_seed():
     jobs = {job.name: job for job in TABLES["recipes"](StudySettings("recipes", seeds=2), DataFacts()).jobs}
     compared = {name: job for name, job in jobs.items() if isinstance(job, comparison.ComparisonJob)}
     assert len(compared) == 9 * 2
@@ -84,7 +87,7 @@ def test_each_row_is_compared_with_the_first_of_the_same_seed():
         assert job.needs == (f"base/{seed}", f"{row}/{seed}") == tuple(member.name for member in job.members)
 
 
-def test_a_comparison_is_of_the_outputs_that_the_evaluations_wrote(files, tmp_path, monkeypatch):
+def test_a_comparison_uses_the_outputs_of_the_evaluations(files, tmp_path, monkeypatch):
     _, job, compared, *_ = table(files).jobs
     references = [f"der Mann {number} geht heute in das Haus" for number in range(30)]
     outputs = {"base": [line.replace("heute", "gestern") for line in references], "marks": references}

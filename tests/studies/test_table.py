@@ -1,4 +1,4 @@
-"""A table of made-up results, cell by cell."""
+"""A table of artificial results, cell by cell."""
 
 import csv
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def test_cells_are_facts_and_means_with_their_range():
     ]
 
 
-def test_a_finished_table_says_nothing_of_states():
+def test_a_finished_table_has_no_states():
     states = {**STATES, "two/seed_1": finished(score=3)}
     assert TABLE.cells(states)[0] == ["row", "h", "BLEU", "note"]
     assert all(len(row) == 4 for row in TABLE.cells(states))
@@ -52,7 +52,7 @@ def test_a_finished_table_says_nothing_of_states():
     ]
 
 
-def test_csv_has_all_of_every_result():
+def test_csv_contains_every_result():
     lines = list(csv.reader(TABLE.csv(STATES).splitlines()))
     assert lines == [
         ["row", "job", "score", "machine", "date", "more"],
@@ -62,7 +62,7 @@ def test_csv_has_all_of_every_result():
     ]
 
 
-def test_files_appear_whole(tmp_path, monkeypatch):
+def test_files_are_replaced_atomically(tmp_path, monkeypatch):
     paths = TABLE.write(STATES, tmp_path)
     assert [path.name for path in paths] == ["made_up.md", "made_up.csv", "made_up.svg"]
     assert paths[0].read_text(encoding="utf-8") == TABLE.markdown(STATES)
@@ -74,8 +74,8 @@ def test_files_appear_whole(tmp_path, monkeypatch):
     assert paths[0].read_bytes() == before and len(list(tmp_path.iterdir())) == 3
 
 
-def test_hours_are_at_what_rows_of_the_same_family_reached(tmp_path):
-    """Of what begins from another training, the hours are not its own."""
+def test_hours_are_predicted_from_rows_of_the_same_family(tmp_path):
+    """The hours of a training that continues another do not include the other's."""
     config, other = (presets.preset(name) for name in ("tiny", "rnn_tiny"))
     jobs = [SimpleNamespace(name=name, config=config, needs=needs) for name, needs in (("a", ()), ("b", ("a",)))]
     jobs += [SimpleNamespace(name="c", config=other, needs=()), SimpleNamespace(name="d", config=None, needs=())]
@@ -83,10 +83,10 @@ def test_hours_are_at_what_rows_of_the_same_family_reached(tmp_path):
     states = {name: finished(hours=hours) for name, hours in (("a", 2.0), ("b", 50.0), ("c", 10.0), ("d", 7.0))}
     seconds, _ = seconds_here(table, states, tmp_path, 0.5, 20)
     assert seconds(config) == pytest.approx(7200) and seconds(other) == pytest.approx(36000)
-    early = {**states, "a": finished(hours=2.0, updates=config.train.max_steps / 4)}  # for want of patience
+    early = {**states, "a": finished(hours=2.0, updates=config.train.max_steps / 4)}  # ended early by its patience
     seconds, _ = seconds_here(table, early, tmp_path, 0.5, 20)
     assert seconds(config) == pytest.approx(4 * 7200)
     states["c"] = State("unfinished", "missing", {})
     seconds, _ = seconds_here(table, states, tmp_path, 0.5, 20)
     products = 7200 * planned_flops(other, 20) / planned_flops(config, 20)
-    assert products < seconds(other) < 1.02 * products  # and for its additive scores
+    assert products < seconds(other) < 1.02 * products  # the rest is for additive scores

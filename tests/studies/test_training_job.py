@@ -1,4 +1,4 @@
-"""What a training of a study compares with what is there, and where it begins."""
+"""The record of a training in a study: comparison with the current settings, averages and initialisation."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def changed(job, **train):
 
 @pytest.fixture
 def study_dir(tmp_path):
-    """One job has a record, and a run with a checkpoint; another has nothing but a record."""
+    """One job has a record and a run with a checkpoint; the other has only a record."""
     (tmp_path / "vocab").write_bytes(b"vocabulary")
     Run(tmp_path / "one/seed_1").start(CONFIG, "/data", tmp_path / "vocab")
     checkpoints.save_weights(tmp_path / "one/seed_1/checkpoints", "averaged_last5", 12, {}, {})
@@ -47,12 +47,12 @@ def save_step(study_dir, step):
     folder.joinpath(checkpoints.step_name(step)).mkdir(parents=True)
 
 
-def test_a_record_is_of_the_same_settings(study_dir):
+def test_a_record_matches_the_same_settings(study_dir):
     for job in (FIRST, MORE, BOTH):
         assert state(job, study_dir) == ("finished", "finished", {"score": 1.5})
 
 
-def test_what_may_change_makes_a_job_be_finished_again(study_dir):
+def test_changed_averages_and_durations_reopen_a_job(study_dir):
     save_step(study_dir, 20)
     assert state(changed(FIRST, max_steps=30), study_dir)[:2] == ("outdated", "train.max_steps: 20 -> 30")
     other = dataclasses.replace(MORE, begins_from=changed(FIRST, max_steps=20, seed=7))
@@ -65,7 +65,7 @@ def test_what_may_change_makes_a_job_be_finished_again(study_dir):
     assert state(retrained, study_dir)[:2] == ("outdated", "one/seed_1: train.clip_norm: 0.0 -> 1.0")
 
 
-def test_what_a_run_cannot_change_conflicts(study_dir):
+def test_changes_that_a_run_cannot_follow_conflict(study_dir):
     save_step(study_dir, 20)
     assert state(changed(FIRST, max_steps=20, seed=2), study_dir)[:2] == ("conflicting", "train.seed: 1 -> 2")
     assert state(changed(FIRST, max_steps=8), study_dir)[:2] == ("conflicting", "train.max_steps: 20 made -> 8")
@@ -73,7 +73,7 @@ def test_what_a_run_cannot_change_conflicts(study_dir):
     assert state(other, study_dir)[:2] == ("conflicting", "begins_from: none -> more/seed_1")
 
 
-def test_a_run_that_began_with_what_was_trained_anew_since_conflicts(study_dir):
+def test_a_run_initialised_from_a_retrained_job_conflicts(study_dir):
     folder = study_dir / "more/seed_1"
     Run(folder).start(CONFIG, "/data", study_dir / "vocab", {"model_dir": "one/seed_1"})
     phases._initial_checkpoint(MORE, study_dir)
@@ -86,7 +86,7 @@ def test_a_run_that_began_with_what_was_trained_anew_since_conflicts(study_dir):
     assert state(retrained, study_dir)[:2] == ("conflicting", "one/seed_1: train.seed: 1 -> 7")
 
 
-def test_more_checkpoints_than_a_finished_training_kept_conflict(study_dir):
+def test_needing_more_checkpoints_than_were_kept_conflicts(study_dir):
     save_step(study_dir, 20)
     job = changed(FIRST, max_steps=20, keep_checkpoints=6)
     assert state(job, study_dir)[:2] == ("conflicting", "train.keep_checkpoints: 5 -> 6")
@@ -98,7 +98,7 @@ def test_more_checkpoints_than_a_finished_training_kept_conflict(study_dir):
     ("steps", "train", "averaged"),
     [
         ([10, 20, 30, 35, 40, 45], {}, [30, 40, 45]),
-        ([20, 110, 113, 120], {}, [110, 120]),  # the best one is old, and a signal saved one
+        ([20, 110, 113, 120], {}, [110, 120]),  # The best one is old, and a signal saved one.
         ([97, 193, 290, 400], {"checkpoint_minutes": 1.0}, [193, 290, 400]),
     ],
 )
@@ -109,8 +109,8 @@ def test_an_average_is_of_checkpoints_saved_on_time(tmp_path, monkeypatch, steps
     config = dataclasses.replace(CONFIG, train=TrainConfig(checkpoint_steps=10, keep_checkpoints=3, **train))
     phases._average(run, config, "averaged_last3")
     average = checkpoints.load(run.checkpoints_path / "averaged_last3", weights_only=True)
-    actual = [int(path.rpartition("_")[2]) for path in average.state["averaged"]]
-    assert actual == averaged
+    average_path = [int(path.rpartition("_")[2]) for path in average.state["averaged"]]
+    assert average_path == averaged
     np.testing.assert_allclose(average.weights["w"], np.mean(averaged), rtol=1e-6)
 
 
@@ -118,9 +118,9 @@ def test_an_average_is_of_checkpoints_saved_on_time(tmp_path, monkeypatch, steps
     ("best", "averaged"),
     [(80, [70, 80, 90]), (120, [100, 110, 120]), (77, [70, 80, 90]), (10, [60, 70, 80])],
 )
-def test_an_average_is_around_the_best_checkpoint_where_training_ends_for_want_of_patience(tmp_path, best, averaged):
+def test_an_average_is_around_the_best_checkpoint_if_patience_ends_training(tmp_path, best, averaged):
     run = Run(tmp_path)
-    for step in (10, 60, 70, 77, 80, 90, 100, 103, 110, 120):  # the others are deleted by now
+    for step in (10, 60, 70, 77, 80, 90, 100, 103, 110, 120):  # The others have been deleted.
         checkpoints.save(run.checkpoints_path, step, {"w": np.full(1, step, np.float32)}, {}, {})
     note_validation(run.checkpoints_path, best)
     train = TrainConfig(checkpoint_steps=10, keep_checkpoints=3, validation_steps=20, patience=2)
@@ -130,7 +130,7 @@ def test_an_average_is_around_the_best_checkpoint_where_training_ends_for_want_o
     assert [int(path.rpartition("_")[2]) for path in average.state["averaged"]] == averaged
 
 
-def test_what_needs_weights_does_not_begin_with_a_record_alone(study_dir, monkeypatch):
+def test_jobs_that_need_weights_do_not_start_without_them(study_dir, monkeypatch):
     monkeypatch.setattr(phases, "make_strategy", lambda name: None)
     monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
     (study_dir / "one/seed_1/checkpoints/averaged_last5").rename(study_dir / "moved")
@@ -142,17 +142,17 @@ def test_what_needs_weights_does_not_begin_with_a_record_alone(study_dir, monkey
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"settings": {}}', '{"settings": 1, "results": {}}'])
-def test_a_damaged_record_is_named(study_dir, text):
+def test_a_damaged_record_is_an_error(study_dir, text):
     (study_dir / "one/seed_1/row.json").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=r"row\.json is damaged: .*; to finish the row again, delete it"):
         state(FIRST, study_dir)
 
 
-def test_a_training_begins_with_another_ones_average_once(study_dir, monkeypatch):
-    begun = []
+def test_a_training_is_initialised_from_another_average_once(study_dir, monkeypatch):
+    initial_checkpoints = []
 
     def trainer(run, config, data, strategy, init_from):
-        begun.append(init_from)
+        initial_checkpoints.append(init_from)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(phases, "Trainer", trainer)
@@ -161,11 +161,11 @@ def test_a_training_begins_with_another_ones_average_once(study_dir, monkeypatch
     for job in (FIRST, MORE, dataclasses.replace(FIRST, begins_from=MORE)):
         with pytest.raises(KeyboardInterrupt):
             phases.train(job, study_dir)
-    # The last of them is a run that exists: it is resumed.
-    assert begun == [None, (study_dir / "one/seed_1", "averaged_last5"), None]
+    # The run of the last one exists, so that it is resumed.
+    assert initial_checkpoints == [None, (study_dir / "one/seed_1", "averaged_last5"), None]
 
 
-def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, monkeypatch):
+def test_the_cost_of_a_training_includes_the_one_before_it(study_dir, monkeypatch):
     folder = study_dir / "more/seed_1"
     write_record(FIRST, study_dir, {"hours": 1.0, "flops_by_count": None, "flops_by_time": 7200.0})
     monkeypatch.setattr(phases, "num_cores", lambda: 2)
@@ -185,21 +185,21 @@ def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, mon
     assert results["hours"] == pytest.approx(1800 / 3600 + 1)
     assert results["flops_by_time"] == pytest.approx(1800 * 2 * 3 + 7200)
     assert results["flops_by_count"] is None
-    # Without another update, what it was trained on stays.
+    # Without new updates, the record of the device does not change.
     monkeypatch.setattr(phases, "make_strategy", lambda name: types.SimpleNamespace(num_replicas_in_sync=1))
     assert phases.train(MORE, study_dir) == results
-    # What a longer training left, that was killed before it was noted, is noted anew.
+    # The results of a longer training that was killed before its record was written are recorded.
     note = json.loads((folder / "training.json").read_text())
     (folder / "training.json").write_text(json.dumps({**note, "updates": 12, "target_tokens": 1}))
     assert phases.train(MORE, study_dir)["target_tokens"] == 150
     (folder / "training.json").unlink()
     alone = phases.train(dataclasses.replace(MORE, begins_from=None), study_dir)
     assert alone["hours"] == 0.5
-    # Of 40 tokens 10 are targets: 2 pairs of tokens for each, in sentences of 10.
+    # Of 40 tokens, 10 are targets: each target stands for 2 pairs of tokens, in sentences of 10.
     assert alone["flops_by_count"] == pytest.approx(150 * 2 * sum(CONFIG.model.training_flops(10).values()))
 
 
-def test_a_signal_ends_a_training_without_results(study_dir, monkeypatch):
+def test_a_training_ended_by_a_signal_has_no_results(study_dir, monkeypatch):
     monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: None))
     monkeypatch.setattr(phases, "make_strategy", lambda name: None)
     trainer = types.SimpleNamespace(train=lambda: Outcome(3, "stopped", 15))

@@ -1,4 +1,4 @@
-"""A table that takes seconds, brought in by `--extension`: rows of a small Transformer, and an ensemble."""
+"""A table for `--extension` that takes seconds: rows of a small Transformer, and an ensemble."""
 
 from t2t_keras.studies.paper_tables import TABLES
 from t2t_keras.studies.rows import Recipe, Row, ensemble
@@ -7,7 +7,7 @@ from t2t_keras.studies.table import Column, Line, Table
 STEPS = 6
 COMMON = (
     *("model.num_encoder_layers=1", "model.num_decoder_layers=1", "model.d_model=16", "model.d_ff=32"),
-    # Of the preset's 8,000 updates: 3 of 6.
+    # The preset has 8,000 updates, and these trainings 6: the checkpoint is at update 3.
     *("train.tokens_per_batch=100", "train.log_steps=4", "train.steps_per_call=3", "train.checkpoint_steps=4000"),
 )
 ROWS = (
@@ -19,7 +19,7 @@ SCORE = Column("BLEU", "test_bleu", "{:.2f}".format)
 
 
 def make_table(settings, data):
-    """The rows, and an ensemble of the first, whose cell in the column "heads" is known before it is trained."""
+    """Returns the rows, and an ensemble of the first, whose cell in the column "heads" is known before training."""
     recipe = Recipe(settings, data, ROWS[0], COMMON, usual_steps=STEPS)
     jobs, lines = [], []
     for row in ROWS:
