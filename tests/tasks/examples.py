@@ -1,11 +1,11 @@
-"""Made-up examples of every task, as lines of its files."""
+"""Artificial examples of every task, as lines of its files."""
 
 import json
 import random
 
 
 def trees(rng: random.Random, count: int) -> list[str]:
-    """Sentences of a small grammar, some trees on two lines."""
+    """Returns sentences of a small grammar; some trees take two lines."""
     nouns, verbs = ["dog", "cat", "bird", "tree", "-LRB-"], ["sees", "likes", "bites"]
 
     def noun_phrase(depth: int = 0) -> str:
@@ -19,7 +19,7 @@ def trees(rng: random.Random, count: int) -> list[str]:
 
 
 def reviews(rng: random.Random, count: int) -> list[str]:
-    """Some words, of which one decides on the label."""
+    """Returns texts in which one word determines the label."""
     words = {"good": "positive", "bad": "negative", "so-so": "none"}
     lines = []
     for _ in range(count):
@@ -31,7 +31,7 @@ def reviews(rng: random.Random, count: int) -> list[str]:
 
 
 def names(rng: random.Random, count: int) -> list[str]:
-    """Sentences whose capitalised words are names of one or two words, with a part of speech between."""
+    """Returns sentences whose capitalised words are names of one or two words, separated by tagged words."""
     sentences = []
     for _ in range(count):
         lines = []
@@ -46,28 +46,30 @@ def names(rng: random.Random, count: int) -> list[str]:
 
 
 def articles(rng: random.Random, count: int) -> list[str]:
-    """Some words, a tab, and those of them that are named again."""
+    """Returns lines of words, a tab, and a selection of these words."""
     lines = []
     for _ in range(count):
         words = [rng.choice(["ana", "bo", "rom", "sees", "near"]) for _ in range(rng.randint(3, 9))]
-        named = [word.title() for word in words if rng.random() < 0.3] + ["too"] * 2  # ROUGE-2 needs two words
-        lines.append(f"{' '.join(words)} {' and '.join(named)}\t{' '.join(named)}")
+        selected = [word.title() for word in words if rng.random() < 0.3] + ["too"] * 2  # ROUGE-2 needs two words.
+        lines.append(f"{' '.join(words)} {' and '.join(selected)}\t{' '.join(selected)}")
     return lines
 
 
 def texts(rng: random.Random, count: int) -> list[str]:
-    """Text without labels."""
+    """Returns text without labels."""
     return [f"{line.partition(chr(9))[0]} {number}" for number, line in enumerate(articles(rng, count))]
 
 
 def questions(rng: random.Random, count: int) -> list[str]:
-    """SQuAD's JSON; some paragraphs are longer than `MAX_LENGTHS`, and some questions have no answer."""
+    """Returns SQuAD's JSON; some paragraphs exceed `MAX_LENGTHS`, and some questions have no answer."""
     paragraphs = []
     for number in range(count):
         sentences = [f"{name} has {rng.randint(1, 9)} cats." for name in rng.sample(["ana", "bo", "rom", "ulm"], 4)]
-        asked = rng.choice(["ana", "bo", "eve"])
-        answers = [{"text": line.split()[2], "answer_start": 0} for line in sentences if line.startswith(asked)]
-        asking = {"id": str(number), "question": f"cats of {asked}?", "answers": answers}
+        keyed_questions = rng.choice(["ana", "bo", "eve"])
+        answers = [
+            {"text": line.split()[2], "answer_start": 0} for line in sentences if line.startswith(keyed_questions)
+        ]
+        asking = {"id": str(number), "question": f"cats of {keyed_questions}?", "answers": answers}
         paragraphs.append({"context": " ".join(sentences[: rng.randint(2, 4)] + sentences), "qas": [asking]})
     return json.dumps({"data": [{"paragraphs": paragraphs}]}, indent=1).splitlines()
 

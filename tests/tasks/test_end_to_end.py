@@ -1,4 +1,4 @@
-"""Every task from files of its own to a model that is served, by the programs."""
+"""Every task from its files to a served model, with the programs."""
 
 import pathlib
 import random
@@ -45,7 +45,7 @@ ROUGH = {
 
 
 def write_split(name: str, folder: pathlib.Path, split: str, lines: Sequence[str]) -> None:
-    """Writes a file of examples or, of tasks with two files, sources and references."""
+    """Writes a file of examples, or sources and references for tasks with two files."""
     if task(name).is_parallel:
         sources, lines = zip(*(line.split("\t") for line in lines), strict=True)
         (folder / f"{split}.source").write_text("\n".join(sources) + "\n", encoding="utf-8")
@@ -53,16 +53,16 @@ def write_split(name: str, folder: pathlib.Path, split: str, lines: Sequence[str
 
 
 def file_flags(name: str, folder: pathlib.Path, split: str, start: str, reference: str = "target") -> list[str]:
-    """The flags for the files of a split, whose names begin with `start`."""
+    """Returns the flags for the files of a split, whose names begin with `start`."""
     if task(name).is_parallel:
         return [f"--{start}source={folder / split}.source", f"--{start}{reference}={folder / split}"]
     return [f"--{start}source={folder / split}"]
 
 
 class Folders(dict[str, pathlib.Path]):
-    """For each task that is asked for the folder of files, data and a run that the programs have made of each other.
+    """The directory of the files, data and run of each task, created by the programs on first access.
 
-    Without a set to validate on, one is drawn.
+    Without a validation set, the programs draw one.
     """
 
     def __init__(self, root: pathlib.Path) -> None:
@@ -90,7 +90,7 @@ def folders(tmp_path_factory) -> Folders:
     return Folders(tmp_path_factory.mktemp("tasks"))
 
 
-# The outputs of the others are text, as those of translation.
+# The outputs of the other tasks are text, like those of translation.
 @pytest.fixture(
     scope="module",
     params=[
@@ -108,7 +108,7 @@ def name(request) -> str:
 
 @pytest.fixture(scope="module")
 def evaluated(name, folder) -> list[tuple[int, str, str]]:
-    """Of a task: the split, the file that it was made of, outputs in a file, references, and mistakes."""
+    """Returns the split, the file from which it was made, outputs in a file, references and mistakes of a task."""
     run, test = f"--model_dir={folder / 'run'}", folder / "test"
     hypotheses = folder / "run" / "evaluation" / "test" / "hypotheses.txt"
     files = [f"--task={name}", f"--hypotheses={hypotheses}", f"--references={test}"]
@@ -119,12 +119,12 @@ def evaluated(name, folder) -> list[tuple[int, str, str]]:
 
 
 def of_graphs(*names: str) -> pytest.MarkDecorator:
-    """Only these tasks; others are slow."""
+    """Selects tasks; all others are slow."""
     cases = [name if name in names else pytest.param(name, marks=pytest.mark.slow) for name in EXAMPLES]
     return pytest.mark.parametrize("name", cases, indirect=True, scope="module")
 
 
-# The other graphs are like one of these.
+# The graphs of the other tasks are similar to one of these.
 of_each_graph = of_graphs("question_answering", "parsing", "tagging")
 
 
@@ -140,7 +140,7 @@ def translator(folder) -> Translator:
 
 @pytest.fixture(scope="module")
 def version(name, folders) -> pathlib.Path:
-    """The export of the task's run, made by the program."""
+    """The export of the task's run, written by the program."""
     folder = folders[name]
     if not (folder / "export").exists():
         flags = [f"--model_dir={folder / 'run'}", f"--export_dir={folder / 'export' / 'mine'}"]
@@ -151,22 +151,22 @@ def version(name, folders) -> pathlib.Path:
 
 @pytest.fixture(scope="module")
 def loaded(version):
-    """The export, as TensorFlow loads it."""
+    """The export as TensorFlow loads it."""
     return tf.saved_model.load(str(version))
 
 
-def test_every_task_is_here():
+def test_every_task_is_covered():
     assert {"translation", *EXAMPLES} == set(TASKS)
 
 
-def test_the_run_knows_its_task(name, folder, translator):
+def test_the_run_stores_its_task(name, folder, translator):
     config = Run(folder / "run").config
     assert config.data.task == translator.task.name == name
     for field, value in task(name).decode.items():
         assert getattr(config.decode, field) == value
 
 
-def test_another_task_begins_with_what_denoising_learned(folders, tmp_path):
+def test_a_run_can_be_initialised_from_denoising(folders, tmp_path):
     denoising, reviews = folders["denoising"] / "run", folders["classification"]
     files = file_flags("classification", reviews, "train", "train_")
     data_dir, model_dir = f"--data_dir={tmp_path / 'data'}", f"--model_dir={tmp_path / 'run'}"
@@ -195,7 +195,7 @@ def test_a_long_paragraph_has_several_parts(folders):
 
 
 def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
-    """Whatever the settings allow."""
+    """The task overrides lower limits in the settings."""
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
     translator = Translator.load(folders["tagging"] / "run", settings=TranslatorSettings(config, ["B-PER"]))
     tokenizers = (translator.tokenizer.graph_tokenizer(),) * 2
@@ -209,7 +209,7 @@ def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
 
 
 def test_a_long_text_has_one_label(folders):
-    """Of its first part, as in training."""
+    """The label comes from the first part, as in training."""
     translator = Translator.load(folders["classification"] / "run")
     for line in ROUGH["classification"][:2]:
         long = f"{line.strip('.')}. {'in it with a film. ' * 30}"
@@ -218,8 +218,8 @@ def test_a_long_text_has_one_label(folders):
         assert translator.translate([long])[0].num_parts == 1
 
 
-def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
-    """On the split, on the file that it was made of, and on the outputs in a file."""
+def test_evaluation_uses_the_scores_of_the_task(name, folder, evaluated):
+    """Scores the split, the file from which it was made, and outputs in a file."""
     split, own_file, scored, perfect, alone, both = evaluated
     assert [status for status, *_ in (split, own_file, scored, perfect)] == [0] * 4
     hypotheses = folder / "run" / "evaluation" / "test" / "hypotheses.txt"
@@ -236,7 +236,7 @@ def test_evaluation_scores_as_the_task_does(name, folder, evaluated):
 
 
 @of_each_graph
-def test_an_export_gives_all_that_the_search_found(name, translator, loaded):
+def test_an_export_returns_the_outputs_of_the_search(name, translator, loaded):
     size = translator.config.beam_size
     actual = loaded.signatures["nbest"](tf.constant(ROUGH[name]))["translations"].numpy()
     expected = [[t.text for t in row] for row in translator.translate_nbest(ROUGH[name], size)]

@@ -1,4 +1,4 @@
-"""Labels: scores by hand, files that are refused, what was written finished."""
+"""Labels: scores, rejected files, and the completion of outputs."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ HYPOTHESES = ["a", "a", "b", "b", "c", "d"]
 
 def test_scores_by_hand():
     assert accuracy(HYPOTHESES, REFERENCES) == pytest.approx(50)
-    # F1 of a: 2 of 2 and 3; of b: 1 of 2 and 2; of c and d: none.
+    # F1 of a: 2 correct of 2 and 3; of b: 1 of 2 and 2; of c and d: 0.
     assert macro_f1(HYPOTHESES, REFERENCES) == pytest.approx(100 * (4 / 5 + 2 / 4 + 0 + 0) / 4)
     assert [score.value for score in ClassificationTask().scores(REFERENCES, REFERENCES)] == [100, 100]
 
@@ -62,7 +62,7 @@ def test_tagged_sentences_are_read():
             list(TaggingTask().examples(["a O", line], "f"))
 
 
-def test_files_of_labels_and_files_of_words_are_told_apart():
+def test_files_of_labels_and_files_of_words_are_distinguished():
     task = TaggingTask()
     assert task.outputs(["Ada\tB-PER", "wrote\tO"], "f") == ["B-PER O"]
     assert task.outputs(["Ada B-PER", "wrote O"], "f") == ["B-PER O"]
@@ -84,7 +84,7 @@ def test_an_odd_label_does_not_change_how_a_file_is_read():
 
 @pytest.mark.parametrize("expected", ["B I O O O O", "B-PER I-PER O O MISC O"])
 def test_entities_without_a_type_or_beside_an_odd_label_are_entities(expected):
-    """Words alone would give more than half to what finds nothing."""
+    """Scores of single words would give more than half to an output without entities."""
     f1, *_ = TaggingTask().scores(["O O O O O O"], [expected])
     assert (f1.name, f1.value) == ("F1", 0)
 
@@ -97,7 +97,7 @@ def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
 
 
 def test_entities_are_scored():
-    """Of three entities two are found, and one more that is none."""
+    """Two of three entities are actual, and one wrong one."""
     expected, actual = ["B-PER I-PER O B-LOC", "B-LOC"], ["B-PER I-PER B-LOC B-LOC", "O"]
     f1, precision, recall = TaggingTask().scores(actual, expected)
     assert (precision.value, recall.value, f1.value) == pytest.approx((100 * 2 / 3, 100 * 2 / 3, 100 * 2 / 3))
@@ -113,7 +113,7 @@ def test_sentences_without_any_entity():
 
 
 @pytest.mark.parametrize(
-    ("found", "expected", "f1"),
+    ("actual", "expected", "f1"),
     [
         ("U-PER U-PER O", "B-PER L-PER O", 0),
         ("B-PER L-PER B-PER L-PER", "B-PER L-PER U-PER U-PER", 40),
@@ -132,13 +132,13 @@ def test_labels_that_begin_no_entity_are_scored_by_words():
     assert score.value == 0
 
 
-def test_of_a_long_text_the_first_part_is_learned():
+def test_the_first_part_of_a_long_text_is_learned():
     pairs = ClassificationTask().training_pairs("One two three. Four five.", "x", lambda text: len(text) < 20)
     assert list(pairs) == [("One two three.", "<=x>")]
     assert list(ClassificationTask().training_pairs("\xa0", "x", lambda text: False)) == [("\xa0", "<=x>")]
 
 
-def test_every_word_has_a_label_whatever_was_written():
+def test_every_word_gets_a_label_for_any_output():
     rng = random.Random(1)
     words = ["a", "bc", "", "<=O>"]
     sources = [" ".join(rng.choices(words, k=rng.randrange(6))) for _ in range(300)]
@@ -151,7 +151,7 @@ def test_every_word_has_a_label_whatever_was_written():
 
 
 @pytest.mark.parametrize("task", [ClassificationTask(), TaggingTask(), QuestionAnsweringTask()])
-def test_what_is_to_be_written_is_the_same_in_the_graph(task):
+def test_targets_in_the_graph_equal_those_of_python(task):
     references = ["a", "B-PER O I-PER", "a <or> b <or> c", ""]
     sources = ["One", "Ana <=O>  Bo", "a", "x y"]
     actual = task.target_in_graph(tf.constant(sources), tf.constant(references)).numpy()
@@ -169,7 +169,7 @@ def test_words_are_written_with_their_labels():
 
 @pytest.mark.parametrize("vocab_type", get_args(VocabType))
 def test_the_search_writes_words_as_a_training_has_them(vocab_type):
-    """The form of an output has the tokens of its source where what was learned has them, and no others."""
+    """The form contains the tokens of the source at the same positions as the training targets, and no others."""
     sources = ["Ana sees Bo Ito", "naïve 日本", "<=O> x", "sees"]
     references = ["B-PER O B-PER I-PER", "O B-PER", "O O", "O"]
     task = TaggingTask()

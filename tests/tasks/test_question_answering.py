@@ -1,4 +1,4 @@
-"""SQuAD's files and its scores."""
+"""SQuAD's files and scores."""
 
 import json
 
@@ -20,13 +20,13 @@ def question(*answers, **more):
     return {"id": "q1", "question": "When?", "answers": [{"text": text, "answer_start": 0} for text in answers], **more}
 
 
-def read(contents):
+def read_examples(contents):
     return list(QUESTIONS.examples(json.dumps(contents, indent=1).splitlines(), "f"))
 
 
 def test_questions_are_read_with_their_paragraph():
     plain = "Ada wrote notes. In 1843 the notes were printed in London."
-    assert read(squad(question("1843", "In 1843", "1843"), question(is_impossible=True))) == [
+    assert read_examples(squad(question("1843", "In 1843", "1843"), question(is_impossible=True))) == [
         (f"When? <context> {plain}", "1843 <or> In 1843"),
         (f"When? <context> {plain}", "<none>"),
     ]
@@ -45,9 +45,9 @@ def test_questions_are_read_with_their_paragraph():
         (squad({"question": "Why?", "answers": [{}]}), r"f, question 'Why\?': not a SQuAD file: 'text' is missing"),
     ],
 )
-def test_other_files_are_refused_by_name(contents, message):
+def test_other_files_are_rejected_by_name(contents, message):
     with pytest.raises(InputError, match=message):
-        read(contents)
+        read_examples(contents)
 
 
 def test_outputs_are_lines_or_json():
@@ -58,7 +58,7 @@ def test_outputs_are_lines_or_json():
 
 
 def test_a_long_paragraph_is_learned_in_parts():
-    ((source, reference),) = read(squad(question("1843", "In 1843")))
+    ((source, reference),) = read_examples(squad(question("1843", "In 1843")))
     assert QUESTIONS.training_pairs(source, reference, lambda text: True) == [(source, "1843")]
     fits = lambda text: len(text) < 55  # noqa: E731
     pairs = QUESTIONS.training_pairs(source, reference, fits)
@@ -80,9 +80,9 @@ def values(hypotheses, references):
     return {score.name: score.value for score in QUESTIONS.scores(hypotheses, references)}
 
 
-def test_scores_by_hand():
+def test_scores():
     assert values(["The  Eiffel tower!"], ["Eiffel Tower"]) == {"F1": 100, "exact match": 100}
-    # Two words are right of three and of four.
+    # Two words match, of three and of four.
     assert values(["big Eiffel tower"], ["the tower of Eiffel in Paris"])["F1"] == pytest.approx(100 * 4 / 8)
     assert values(["Paris", "x"], ["London <or> Paris", "y"]) == {"F1": 50, "exact match": 50}
     assert values(["x x y"], ["x y y"])["F1"] == pytest.approx(100 * 4 / 6)
@@ -95,13 +95,13 @@ def test_a_source_has_a_question_and_a_paragraph():
 
 
 def test_half_a_surrogate_pair_is_a_question_mark_and_what_is_no_json_is_refused():
-    ((source, answer),) = read(squad(question("In 1843 \ud83d"), context="In 1843 \ud83d in London."))
+    ((source, answer),) = read_examples(squad(question("In 1843 \ud83d"), context="In 1843 \ud83d in London."))
     assert (source, answer) == ("When? <context> In 1843 ? in London.", "In 1843 ?")
     with pytest.raises(InputError, match="f is not JSON: Expecting"):
         list(QUESTIONS.examples(["question\tanswer"], "f"))
 
 
 def test_no_answer_is_right_or_wrong():
-    assert values(["", "Paris"], ["a <or> Paris"] * 2) == {"F1": 50, "exact match": 50}, "as in SQuAD's script"
+    assert values(["", "Paris"], ["a <or> Paris"] * 2) == {"F1": 50, "exact match": 50}, "SQuAD's script gives the same"
     assert values(["", "", "x", "<none>"], ["<none>", "y", "<none>", "x"]) == {"F1": 25, "exact match": 25}
     assert QUESTIONS.finish("q", "<none>") == "" and QUESTIONS.finish("q", "none") == "none"

@@ -1,4 +1,4 @@
-"""ROUGE by hand, and what is read."""
+"""ROUGE scores, and the files of summarisation."""
 
 import pytest
 
@@ -14,10 +14,10 @@ def values(hypotheses, references, language=""):
     return {score.name: score.value for score in scores}
 
 
-def test_rouge_by_hand():
+def test_rouge():
     actual = values(["The cats sat down", "nothing"], ["a cat sat here, down", "x"])
-    # Stemmed: "the cat sat down" and "a cat sat here down". Words: 3 of 4 and of 5; pairs: 1 of 3 and of 4; the longest
-    # common subsequence has 3. Nothing of the second line is right.
+    # Stemmed: "the cat sat down" and "a cat sat here down". 3 words match, of 4 and of 5; 1 pair, of 3 and of 4; the
+    # longest common subsequence has 3 words. The second line has no match.
     expected = {"ROUGE-1": 2 * 3 / 9, "ROUGE-2": 2 * 1 / 7, "ROUGE-L": 2 * 3 / 9}
     assert actual == pytest.approx({name: 100 * value / 2 for name, value in expected.items()})
 
@@ -32,7 +32,7 @@ def test_other_languages_have_letters_too():
 def test_without_a_language_the_references_show_it():
     assert values(["кот спит"], ["Кот спит"], "")["ROUGE-1"] == 100
     assert values(["the cats"], ["the cat"], "")["ROUGE-1"] == 100
-    # Chinese has no blanks: three of four characters are right.
+    # Chinese has no spaces: three of four characters match.
     for language in ("", "zh"):
         assert values(["狗在睡觉"], ["猫在睡觉"], language)["ROUGE-1"] == pytest.approx(75)
 

@@ -1,4 +1,4 @@
-"""Scores of translations by hand, and names that say what they are."""
+"""Scores of translations, and their names."""
 
 import pytest
 import sacrebleu.metrics
@@ -16,7 +16,7 @@ from t2t_keras.tasks.translation_scores import (
 
 
 def test_the_language_is_that_of_references():
-    """Outputs in another one are wrong, and no reason to score otherwise."""
+    """Outputs in another language are wrong, but do not change the scoring."""
     actual = sacrebleu_scores(["他在图书馆里看书。"], ["He reads in the library."])[0]
     assert (
         "tok:13a" in actual.signature
@@ -32,14 +32,14 @@ def test_the_language_is_that_of_references():
         ("ko", "나는 도서관에서 책을 읽는다.", "나는 도서관에서 책을 쓴다.", "tok:ko-mecab"),
     ],
 )
-def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenizer):
-    """To 13a each line is one word or few, and a translation with one wrong verb is worth nothing."""
+def test_languages_without_spaces_between_words(language, reference, hypothesis, tokenizer):
+    """The tokenizer 13a would treat each line as one word or a few, so that a single wrong verb gives a score of 0."""
     references, hypotheses = [reference] * 2, [hypothesis, reference]
     expected = sacrebleu.metrics.BLEU(trg_lang=language).corpus_score(hypotheses, [references]).score
-    for given in (language, f"{language.upper()}_XX", None):
-        actual = sacrebleu_scores(hypotheses, references, given)[0]
+    for language_setting in (language, f"{language.upper()}_XX", None):
+        actual = sacrebleu_scores(hypotheses, references, language_setting)[0]
         assert tokenizer in actual.signature
-        assert actual.value == bleu(hypotheses, references, given) == pytest.approx(expected)
+        assert actual.value == bleu(hypotheses, references, language_setting) == pytest.approx(expected)
     assert expected > 60
     assert "tok:13a" in sacrebleu_scores(hypotheses, references, "de")[0].signature
     (lowercased,) = lowercased_scores(hypotheses, references, language)
@@ -48,7 +48,7 @@ def test_words_that_no_blanks_separate(language, reference, hypothesis, tokenize
         paper_bleu_score(hypotheses, references, language)
 
 
-def test_tokenised_lowercased_bleu_by_hand():
+def test_tokenised_lowercased_bleu():
     # Tokens "a b c d e" and "a b c d f": precisions 4/5, 3/4, 2/3, 1/2.
     (cased, tokenised) = lowercased_scores(["A b C d e"], ["a B c d f"], "en")
     assert tokenised.value == pytest.approx(100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25)
@@ -59,21 +59,21 @@ def test_tokenised_lowercased_bleu_by_hand():
 
 
 def test_tokenised_bleu_is_not_smoothed():
-    """As multi-bleu.perl: without a matching 4-gram it is 0."""
+    """As in multi-bleu.perl, the score is 0 without a matching 4-gram."""
     _, tokenised = lowercased_scores(["a b c x d e"], ["a b c y d e"], "en")
     assert tokenised.value == pytest.approx(0, abs=1e-6)
 
 
 def test_moses_tokens_are_those_of_the_language_before_it_is_lowercased():
-    """Full stop and comma are tokens of their own: of 7, the last does not match."""
+    """The full stop and the comma are tokens: 7 tokens, of which the last differs."""
     _, tokenised = lowercased_scores(["a, b c d e!"], ["a, b c d e."], "en")
     assert tokenised.value == pytest.approx(100 * (6 / 7 * 5 / 6 * 4 / 5 * 3 / 4) ** 0.25)
-    # Moses knows No. as an abbreviation, and no. as the end of a sentence.
+    # Moses treats "No." as an abbreviation, and "no." as the end of a sentence.
     cased, tokenised = lowercased_scores(["see no. 5 there now"], ["See No. 5 there now"], "en")
     assert cased.value == pytest.approx(100) and tokenised.value < 70
     lines = ["L'homme n'est pas l'ami d'un ami.", "Il n'y a qu'une dog."], ["L'homme est l'ami.", "Il y a un dog."]
     assert lowercased_scores(*lines, "fr_FR")[1] == lowercased_scores(*lines, "fr")[1]
-    assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c", "as the paper's evaluation did"
+    assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c", "the paper's evaluation did the same"
 
 
 def test_a_language_that_moses_does_not_know_is_told(caplog):
@@ -86,7 +86,8 @@ def test_a_language_that_moses_does_not_know_is_told(caplog):
 def test_paper_bleu_splits_compounds():
     hypothesis, reference = ["der rot-blaue Ball liegt hier"], ["der rot-gelbe Ball liegt hier"]
     paper = paper_bleu_score(hypothesis, reference, "de")
-    # der rot @ blaue Ball liegt hier: 6 of 7, 4 of 6, 2 of 5 (der rot @, Ball liegt hier); no 4-gram is right.
+    # "der rot @ blaue Ball liegt hier": 6 of 7 words, 4 of 6 pairs, 2 of 5 triples (der rot @, Ball liegt hier) and no
+    # 4-gram match.
     assert paper.value == pytest.approx(0, abs=1e-6)
     longer = [line + " auf dem Tisch" for line in hypothesis], [line + " auf dem Tisch" for line in reference]
     paper = paper_bleu_score(*longer, "de")
@@ -100,7 +101,7 @@ def test_paper_bleu_replaces_unicode_punctuation_as_the_authors_script_does():
     assert paper.value == pytest.approx(100)
     assert paper.signature.startswith("moses:de+punctuation+compounds|")
     assert paper_bleu_score(curly, straight, "de").value == pytest.approx(100)
-    assert sacrebleu_scores(straight, curly, "de")[0].value < 60, "nothing is replaced elsewhere"
+    assert sacrebleu_scores(straight, curly, "de")[0].value < 60, "other scores must not replace punctuation"
 
 
 @pytest.mark.parametrize("lines", [([], []), (["a"], []), (["a"], ["a", "b"])])

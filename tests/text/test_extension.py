@@ -1,4 +1,4 @@
-"""More entries for a vocabulary."""
+"""The extension of a vocabulary."""
 
 import io
 
@@ -98,7 +98,7 @@ def test_what_is_normalised_in_another_way_keeps_its_capitals():
     assert new.decode(new.encode("LE CHAT")) == "LE CHAT"
 
 
-def test_bad_wishes_are_refused():
+def test_invalid_extensions_are_rejected():
     old = trained_tokenizer(OLD, 330)
     with pytest.raises(InputError, match=r"--extend_vocab=5000: the text has only \d+ pieces that are new"):
         with_pieces(old, 5000, NEW, "bpe")

@@ -1,4 +1,4 @@
-"""Final full stops of targets are those of their sources."""
+"""Targets get the final full stop of their source."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Capitals and titles."""
+"""Text in capitals and title case."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which spans are masked."""
+"""The selection of masked spans."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,20 @@ import pytest
 from t2t_keras.text.masking import hashed, masked_text, spans
 
 
-def drawn(count=20_000, length=40):
+def draw_spans(count=20_000, length=40):
     return spans(hashed(np.arange(count, dtype=np.uint64)), np.full(count, length))
 
 
 def test_about_three_tenths_are_masked_in_spans_of_three():
-    masked, begins = drawn()
+    masked, begins = draw_spans()
     assert masked.mean() == pytest.approx(0.3, abs=0.01)
-    # A span that the text's end cuts off is shorter, and those that touch are one here.
+    # A span at the end of the text can be shorter, and adjacent spans count as one.
     assert masked.sum() / begins.sum() == pytest.approx(3.1, abs=0.15)
     assert (begins <= masked).all()
 
 
 def test_every_place_is_masked_as_often():
-    shares = drawn()[0].mean(axis=0)
+    shares = draw_spans()[0].mean(axis=0)
     assert shares[5:].max() - shares[5:].min() < 0.02
 
 
@@ -30,7 +30,7 @@ def test_each_text_has_a_span_and_none_beyond_its_end():
     assert not masked[np.arange(59) >= lengths[:, np.newaxis]].any()
 
 
-def test_a_text_has_the_same_spans_in_any_company():
+def test_the_spans_of_a_text_do_not_depend_on_the_batch():
     keys = hashed(np.arange(30, dtype=np.uint64))
     together, _ = spans(keys, np.arange(30) + 1)
     for row in (0, 7, 29):

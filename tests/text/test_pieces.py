@@ -1,4 +1,4 @@
-"""Pieces of words: where words begin, and how they are shown."""
+"""Pieces: the starts of words, and their form for readers."""
 
 import hypothesis
 from hypothesis import strategies
@@ -8,7 +8,7 @@ from t2t_keras.text.repair import repair
 from tests.inference import tiny
 
 
-# U+2581 itself means a blank to the tokenizer.
+# The tokenizer uses U+2581 for a blank.
 @hypothesis.given(strategies.text(strategies.characters(exclude_characters="▁", exclude_categories=["Cs"])))
 @hypothesis.settings(deadline=None)
 def test_words_are_what_blanks_separate(text):

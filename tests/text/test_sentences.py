@@ -1,4 +1,4 @@
-"""Sentences of texts: where they end, and that nothing is lost."""
+"""Sentences of texts: their ends, and that no text is lost."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ def texts_of(text: str, language: str = "en") -> list[str]:
 
 
 def test_hard_boundaries_are_found():
-    """The rules were chosen because they are as good as a library: docs/translating.md has the figures."""
+    """The rules match the quality of a library: docs/translating.md has the figures."""
     given = paragraphs()
     assert sum(len(paragraph.begins) for paragraph in given) >= 1000
     assert measured(by_rules, given).f1 > 97.5
@@ -27,7 +27,7 @@ def test_hard_boundaries_are_found():
 
 
 def test_a_sentence_alone_is_one():
-    """Nearly all of those hard sentences, some of which a reader might split too."""
+    """This holds for nearly all of these difficult sentences, some of which a reader might split as well."""
     lines = [line.split("\t") for line in PATH.read_text(encoding="utf-8").splitlines()]
     wrong = [text for language, _, text in lines if len(texts_of(text, language)) != 1 and "|" not in text]
     assert len(wrong) <= 4, wrong
@@ -87,7 +87,7 @@ def test_some_boundaries(language, text, count):
 
 
 def test_white_space_is_that_of_python():
-    """So that `str.strip` leaves none of it; what is removed as invisible before is none."""
+    """`str.strip` must remove all of it; characters that are removed as invisible do not count."""
     spaces = {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
     assert {space for space in spaces if not UNPRINTABLE.search(space)} == set(
         re.findall(WHITE_SPACE, "".join(map(chr, range(0x4000))))
@@ -105,7 +105,7 @@ def test_nothing_else_is_lost(words):
 
 
 @pytest.mark.parametrize("run", ["!", " ", ".", '."', "\u00a0»", " \U0001f600", "。」", "- "])
-def test_long_runs_take_no_square_of_their_length(run):
-    """They would take minutes."""
+def test_the_time_for_long_runs_is_not_quadratic(run):
+    """Quadratic time would be minutes."""
     text = f"A dog.{run * 30_000}x."
     assert "".join(map("".join, find_sentences(f"{text} B.", "de"))) == f"{text} B."

@@ -1,4 +1,4 @@
-"""Where text is cut."""
+"""The places where text is split."""
 
 from t2t_keras.text.splitting import split_context, split_text
 
@@ -9,7 +9,7 @@ def test_split_text_prefers_the_end_of_a_sentence():
         "One two three.",
         "Four five six seven eight nine ten.",
     ]
-    # A number, a time and an abbreviation end no sentence; Chinese needs no blank behind one.
+    # A number, a time and an abbreviation do not end a sentence; Chinese needs no blank after one.
     for text in ("It costs 3.5 francs", "At 12:30 o'clock", "The U.S. Army"):
         assert all(piece in text.split() for piece in split_text(text, lambda piece: " " not in piece))
     assert split_text("狗在睡觉。猫在叫", lambda piece: len(piece) < 6) == ["狗在睡觉。", "猫在叫"]
@@ -20,7 +20,7 @@ def test_split_text_prefers_the_end_of_a_sentence():
 
 def test_a_text_is_cut_near_its_middle():
     assert split_text("a b c d e f g h", lambda piece: len(piece) < 10) == ["a b c", "d e f g h"]
-    # The end of a sentence counts only in the middle half.
+    # The end of a sentence only counts in the middle half.
     assert split_text("Yes. One two three four five", lambda piece: len(piece) < 20)[0] == "Yes. One two"
 
 

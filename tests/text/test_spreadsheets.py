@@ -43,13 +43,13 @@ def test_rows_have_the_numbers_of_their_first_lines():
     assert numbers == [1, 3]
 
 
-# A quote makes a spreadsheet use quotes; a cell that is nothing but quoted words is ambiguous without them.
+# A quote makes a spreadsheet quote the cell; without that, a cell that consists of quoted words is ambiguous.
 WORDS = st.text(alphabet='ab ".,;', max_size=12).filter(lambda text: not (text.startswith('"') and text.endswith('"')))
 
 
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5))
 def test_what_a_spreadsheet_writes_is_read_back(rows):
-    """In the dialect of spreadsheets: cells with tabs, quotes or line breaks are quoted."""
+    """In the dialect of spreadsheets, cells with tabs, quotes or line breaks are quoted."""
     file = io.StringIO()
     csv.writer(file, "excel-tab", lineterminator="\n").writerows(rows)
     assert cells(file.getvalue().removesuffix("\n")) == [list(row) for row in rows]

@@ -1,4 +1,4 @@
-"""The subwords of tensor2tensor, by hand and in the graph."""
+"""The subwords of tensor2tensor, in Python and in the graph."""
 
 import random
 
@@ -78,7 +78,7 @@ def test_texts_come_back_and_the_graph_does_the_same(tokenizer):
 def test_the_graph_decodes_any_ids(tokenizer):
     rng = random.Random(2)
     ids = [[rng.randrange(tokenizer.vocab_size) for _ in range(rng.randint(0, 9))] for _ in range(500)]
-    # Numbers that are too large for a character, and for any integer.
+    # Numbers that exceed the range of characters, and of integers.
     large = [tokenizer.entries.index(c) for c in ["\\", *"99999999999999", ";", "_"]]
     ids += [large, [*large[:8], *large[-2:]]]
     ids = [[token for token in row if token > 2] for row in ids]
@@ -99,7 +99,7 @@ def test_without_more_entries_it_is_what_it_was(tokenizer):
     assert spellings(tokenizer, Tokenizer(tokenizer.serialized)) == []
 
 
-def test_what_cannot_be_is_refused(tokenizer):
+def test_invalid_arguments_are_rejected(tokenizer):
     with pytest.raises(ValueError, match="there must be a subword 'a', as of every character in use"):
         Subwords(serialized_subwords([*SUBWORDS, "cat_"]))
     with pytest.raises(ValueError, match=r"a subword cannot be 'a\\nb'"):

@@ -1,4 +1,4 @@
-"""Glossaries: their files, and which terms a text has."""
+"""Glossaries: their files, and the terms of a text."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def glossary(*lines: str) -> Glossary:
     return Glossary.parsed(lines, "terms.tsv")
 
 
-def actual(text: str, *terms: str) -> list[str]:
+def find_sources(text: str, *terms: str) -> list[str]:
     return [term.source for term in glossary(*(f"{term}\tx" for term in terms)).terms_in(text)]
 
 
@@ -61,7 +61,7 @@ def test_a_malformed_line_is_named(line, words):
     ],
 )
 def test_terms_are_found_by_words_and_the_longest_first(text, terms, expected):
-    assert actual(text, *terms) == expected
+    assert find_sources(text, *terms) == expected
 
 
 def test_a_file_with_the_quotes_of_a_spreadsheet():

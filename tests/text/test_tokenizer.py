@@ -19,7 +19,7 @@ WORDS = "the cat sees a small dog and Bäume über der Straße ½ Tür, 2.5 appl
 TEXT = strategies.text(strategies.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-def some_sentences(count=300):
+def random_sentences(count=300):
     generator = random.Random(1)
     return [" ".join(generator.choices(WORDS.split(), k=generator.randint(2, 12))) for _ in range(count)]
 
@@ -29,9 +29,9 @@ every_type = pytest.mark.parametrize("vocab_type", SIZES)
 
 
 def train(vocab_type, path, sentences=None, vocab_size=37000, **settings):
-    """A vocabulary of one type; those of characters and bytes are smaller than they may be."""
+    """Trains a vocabulary of one type; those of characters and bytes are smaller than allowed."""
     size = SIZES[vocab_type] if vocab_type in ("bpe", "unigram") else vocab_size
-    return train_tokenizer(sentences or some_sentences(), size, path, vocab_type=vocab_type, **settings)
+    return train_tokenizer(sentences or random_sentences(), size, path, vocab_type=vocab_type, **settings)
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -41,7 +41,7 @@ def tokenizer(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def is_exact(tokenizer):
-    """Whether runs of blanks come back."""
+    """Whether the tokenizer preserves runs of blanks."""
     return tokenizer.vocab_size in (SIZES["char"], SIZES["byte"])
 
 
@@ -60,8 +60,8 @@ def test_special_symbols_and_size(tokenizer):
     assert EOS_ID not in tokenizer.encode("the cat </s>")
 
 
-def test_every_sentence_comes_back(tokenizer):
-    sentences = some_sentences()
+def test_every_sentence_round_trips(tokenizer):
+    sentences = random_sentences()
     assert tokenizer.decode_batch(tokenizer.encode_batch(sentences)) == sentences
     assert tokenizer.encode_batch(sentences) == [tokenizer.encode(sentence) for sentence in sentences]
 
@@ -84,17 +84,27 @@ def test_the_graph_gives_the_same_ids_for_any_text(tokenizer, graph_tokenizer, t
 @hypothesis.settings(deadline=None)
 @hypothesis.given(strategies.lists(strategies.lists(strategies.integers(3, 259), max_size=20), min_size=1, max_size=8))
 def test_the_graph_makes_the_same_text_of_any_ids(tokenizer, graph_tokenizer, rows):
-    """Of bytes too that are no UTF-8, of which a model can write any."""
+    """This includes invalid UTF-8, which a model can produce."""
     ragged = tf.RaggedTensor.from_row_splits(
         tf.constant([id for row in rows for id in row], tf.int32), np.cumsum([0, *map(len, rows)])
     )
     texts = [text.decode() for text in graph_tokenizer.detokenize(ragged).numpy()]
-    # TensorFlow Text keeps fewer blanks at the beginning. Repaired text has none there.
+    # TensorFlow Text removes some leading blanks; repaired text has none.
     assert [text.lstrip(" ") for text in texts] == [text.lstrip(" ") for text in tokenizer.decode_batch(rows)]
 
 
 def test_the_graph_gives_the_same_ids_and_text_for_sentences(tokenizer, graph_tokenizer):
-    sentences = [*some_sentences(), "", " ", "\t", "日本語 and 😀", "  a  b ", "a\u00a0b\u3000c", "👩‍🔬 é", "x" * 5000]
+    sentences = [
+        *random_sentences(),
+        "",
+        " ",
+        "\t",
+        "日本語 and 😀",
+        "  a  b ",
+        "a\u00a0b\u3000c",
+        "👩‍🔬 é",
+        "x" * 5000,
+    ]
     tokens = graph_tokenizer.tokenize(sentences)
     assert tokens.to_list() == tokenizer.encode_batch(sentences)
     texts = [text.decode() for text in graph_tokenizer.detokenize(tokens).numpy()]
@@ -128,9 +138,9 @@ def test_the_same_text_gives_the_same_file(tmp_path, vocab_type, lowercase):
 
 @every_type
 def test_lowercasing_happens_in_the_model_and_in_the_graph(tmp_path, vocab_type):
-    lowered = [sentence.lower() for sentence in some_sentences()]
+    lowered = [sentence.lower() for sentence in random_sentences()]
     tokenizer = train(vocab_type, tmp_path / "vocab.model", lowered, lowercase=True)
-    sentences = [*some_sentences(), "ÄÖÜ ẞ İstanbul ½ DŽ", "ΟΔΟΣ ΣΑΣ."]
+    sentences = [*random_sentences(), "ÄÖÜ ẞ İstanbul ½ DŽ", "ΟΔΟΣ ΣΑΣ."]
     assert tokenizer.decode_batch(tokenizer.encode_batch(sentences)) == [lowercased(text) for text in sentences]
     assert tokenizer.graph_tokenizer().tokenize(sentences).to_list() == tokenizer.encode_batch(sentences)
 
@@ -139,20 +149,20 @@ def test_lowercasing_happens_in_the_model_and_in_the_graph(tmp_path, vocab_type)
 def test_a_vocabulary_too_large_names_the_largest_that_works(tmp_path, vocab_type):
     arguments = {"output_path": tmp_path / "vocab.model", "vocab_type": vocab_type}
     with pytest.raises(InputError, match="vocab_size=5000 is more than the text allows") as raised:
-        train_tokenizer(some_sentences(), 5000, **arguments)
+        train_tokenizer(random_sentences(), 5000, **arguments)
     largest = int(str(raised.value).split()[-1])
-    assert train_tokenizer(some_sentences(), largest, **arguments).vocab_size == largest
+    assert train_tokenizer(random_sentences(), largest, **arguments).vocab_size == largest
     with pytest.raises(InputError, match=f"the largest valid size is {largest}"):
-        train_tokenizer(some_sentences(), largest + 1, **arguments)
+        train_tokenizer(random_sentences(), largest + 1, **arguments)
 
 
 @every_type
 def test_a_vocabulary_too_small_names_the_smallest_that_works(tmp_path, vocab_type):
     arguments = {"output_path": tmp_path / "vocab.model", "vocab_type": vocab_type}
     with pytest.raises(InputError, match="vocab_size=100 is too small") as raised:
-        train_tokenizer(some_sentences(), 100, **arguments)
+        train_tokenizer(random_sentences(), 100, **arguments)
     smallest = int(str(raised.value).split()[-1])
-    tokenizer = train_tokenizer(some_sentences(), smallest, **arguments)
+    tokenizer = train_tokenizer(random_sentences(), smallest, **arguments)
     assert tokenizer.vocab_size == smallest and tokenizer.decode(tokenizer.encode("big Öl")) == "big Öl"
 
 
@@ -174,18 +184,18 @@ def test_bytes_depend_on_no_text(tmp_path):
 
 def test_an_unknown_type_is_named(tmp_path):
     with pytest.raises(ValueError, match="vocab_type must be one of bpe, unigram, char, byte; got 'word'"):
-        train_tokenizer(some_sentences(), 300, tmp_path / "vocab.model", vocab_type="word")
+        train_tokenizer(random_sentences(), 300, tmp_path / "vocab.model", vocab_type="word")
 
 
 @pytest.mark.parametrize("vocab_type", ["bpe", "unigram", "char"])
-def test_no_text_is_bad_input(tmp_path, vocab_type):
+def test_an_empty_text_is_an_error(tmp_path, vocab_type):
     with pytest.raises(InputError, match="no vocabulary of 300 entries could be trained"):
         train_tokenizer([], 300, tmp_path / "vocab.model", vocab_type=vocab_type)
     assert not list(tmp_path.iterdir())
 
 
 def test_long_texts_count_as_short_ones_do(tmp_path):
-    line = " ".join(["A wonderful director of many films."] * 200)  # 7,000 bytes, where SentencePiece takes 4,192
+    line = " ".join(["A wonderful director of many films."] * 200)  # 7,000 bytes, while SentencePiece accepts 4,192
     tokenizer = train_tokenizer([line], 320, tmp_path / "long.model")
     assert len(tokenizer.encode("wonderful director")) == 2
 

@@ -1,4 +1,4 @@
-"""First words are written as elsewhere in a text, and first letters of outputs as capitals."""
+"""First words get their usual case, and outputs start with a capital."""
 
 import pytest
 
@@ -22,9 +22,9 @@ TEXTS = [
         ("Die", "die"),
         ("Katze", "Katze"),
         ("Er kommt.", "er kommt."),
-        ("Das stimmt.", "Das stimmt."),  # as often in lower case as with a capital
+        ("Das stimmt.", "Das stimmt."),  # equally often in both cases
         ("Sie kommt.", "Sie kommt."),
-        ("Wir kommen.", "Wir kommen."),  # only at the beginning
+        ("Wir kommen.", "Wir kommen."),  # only at the start
         ("Diese", "Diese"),
         ("DIE MAUS", "DIE MAUS"),
         ("„Die Maus“", "„die Maus“"),
@@ -39,7 +39,7 @@ TEXTS = [
 def test_the_first_word_is_truecased(text, expected):
     truecaser = Truecaser.learned(TEXTS, "de")
     assert truecaser.truecased(text) == expected
-    assert capitalised(expected) == text, "capitals come back"
+    assert capitalised(expected) == text, "the capital is not restored"
     assert not {"wir", "Katze", "tHE"} & truecaser.words
 
 
@@ -57,7 +57,7 @@ def test_the_first_word_is_truecased(text, expected):
         ("%s und", "%s und"),
         ("ßen", "ßen"),
         ("ǆep", "ǅep"),
-        ("ქართული", "ქართული"),  # has capitals that do not begin sentences
+        ("ქართული", "ქართული"),  # has capitals that do not start sentences
         ("犬", "犬"),
         ("", ""),
         (" ", " "),

@@ -1,4 +1,4 @@
-"""Words in texts and in the vocabulary's entries."""
+"""Words in texts and in the entries of a vocabulary."""
 
 import pytest
 
@@ -24,11 +24,11 @@ def test_places_of_whole_words(text, phrase, places):
 
 
 @pytest.mark.parametrize(
-    ("piece", "goes_on"),
+    ("piece", "is_continuation"),
     [("s", True), ("▁s", False), ("▁", False), (".", False), ("ß", True), ("7", True), ("'s", False), ("\u0301", True)],
 )
-def test_entries(piece, goes_on):
-    assert continues_word(piece) == goes_on
+def test_entries(piece, is_continuation):
+    assert continues_word(piece) == is_continuation
 
 
 def test_a_byte_may_be_part_of_a_letter():

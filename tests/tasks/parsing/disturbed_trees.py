@@ -1,4 +1,4 @@
-"""Random trees, and others made of them by every change that a score must see; a function of the seed."""
+"""Random trees, and copies with every kind of change that scores must detect; deterministic in the seed."""
 
 import itertools
 import random
@@ -11,7 +11,7 @@ _WORDS = ["the", "dog", "barks", ",", ".", "*", "at", "-LRB-", "night"]
 
 
 def random_tree(rng: random.Random, depth: int = 0) -> Tree:
-    """A constituent of up to five levels, with unary chains."""
+    """Returns a constituent of up to five levels, with unary chains."""
     count = rng.choice([1, 1, 2, 3]) if depth else rng.choice([1, 2, 3, 4])
     deeper = 0.9 if depth < 1 else 0.55 if depth < 4 else 0.0
     parts = [random_tree(rng, depth + 1) if rng.random() < deeper else _word(rng) for _ in range(count)]
@@ -23,7 +23,7 @@ def _word(rng: random.Random) -> Tree:
 
 
 def _somewhere(rng: random.Random, tree: Tree, change) -> Tree:
-    """Changes one of the constituents."""
+    """Applies a change to a random constituent."""
     inner = [index for index, child in enumerate(tree.children) if child.word is None]
     if not inner or rng.random() < 0.3:
         return change(tree)
@@ -33,8 +33,8 @@ def _somewhere(rng: random.Random, tree: Tree, change) -> Tree:
     return Tree(tree.label, tuple(children))
 
 
-def disturbed(rng: random.Random, tree: Tree) -> Tree:
-    """The tree changed in one way, or in none."""
+def disturb(rng: random.Random, tree: Tree) -> Tree:
+    """Returns the tree with one change or none."""
 
     def relabelled(part: Tree) -> Tree:
         return Tree(rng.choice(_LABELS), part.children)
@@ -47,7 +47,7 @@ def disturbed(rng: random.Random, tree: Tree) -> Tree:
 
     def grouped(part: Tree) -> Tree:
         start = rng.randrange(len(part.children) + 1)
-        end = rng.randint(start, len(part.children))  # perhaps around nothing
+        end = rng.randint(start, len(part.children))  # may enclose nothing
         inside = Tree(rng.choice(_LABELS), part.children[start:end])
         return Tree(part.label, (*part.children[:start], inside, *part.children[end:]))
 
@@ -68,7 +68,7 @@ def disturbed(rng: random.Random, tree: Tree) -> Tree:
         )
 
     def moved(part: Tree) -> Tree:
-        """The first word of a constituent goes to the one before, so that brackets cross."""
+        """Moves the first word of a constituent to the previous one, so that brackets cross."""
         for place, (one, other) in enumerate(itertools.pairwise(part.children)):
             if one.word is None and len(other.children) > 1:
                 longer = Tree(one.label, (*one.children, other.children[0]))
@@ -95,12 +95,12 @@ def disturbed(rng: random.Random, tree: Tree) -> Tree:
 
 
 def pairs(count: int, seed: int = 1) -> list[tuple[Tree, Tree]]:
-    """References, and trees to compare with them, each changed up to four times."""
+    """Returns references, and trees to compare with them, each changed up to four times."""
     rng = random.Random(seed)
-    made = []
+    tree_pairs = []
     for _ in range(count):
         reference = tree = random_tree(rng)
         for _ in range(rng.choice([1, 2, 3, 4])):
-            tree = disturbed(rng, tree)
-        made.append((reference, tree))
-    return made
+            tree = disturb(rng, tree)
+        tree_pairs.append((reference, tree))
+    return tree_pairs

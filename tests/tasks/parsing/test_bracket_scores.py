@@ -1,6 +1,6 @@
-"""Scores of brackets against EVALB.
+"""Bracket scores against EVALB.
 
-Its figures for disturbed trees are stored. The environment variable EVALB_DIR names its source, to run it again.
+EVALB's results for changed trees are stored. If the environment variable EVALB_DIR names its source, the test runs it.
 """
 
 import json
@@ -26,7 +26,7 @@ needs_evalb = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def evalb(tmp_path_factory):
-    """Runs EVALB on two lists of lines: its summary by name, and a row of numbers a sentence."""
+    """Runs EVALB on two lists of lines; returns its summary by name, and a row of numbers per sentence."""
     folder = tmp_path_factory.mktemp("evalb")
     command = ["cc", "-w", "-O2", "-o", folder / "evalb", pathlib.Path(EVALB_DIR, "evalb.c")]
     subprocess.run(command, check=True)
@@ -45,7 +45,7 @@ def evalb(tmp_path_factory):
 
 
 def figures(counts: BracketCounts) -> dict[str, float]:
-    """As EVALB's summary names them."""
+    """Returns the scores with the names of EVALB's summary."""
     precision, recall, f1, exact = counts.scores(strict=False)
     return {
         "Number of sentence": counts.sentences,
@@ -69,14 +69,14 @@ def disturbed():
     return pairs(COUNT)
 
 
-def test_figures_are_those_of_evalb(disturbed):
+def test_scores_equal_those_of_evalb(disturbed):
     counts = bracket_counts([tree for _, tree in disturbed], [reference for reference, _ in disturbed])
     assert min(counts.errors, counts.skipped, counts.exact) > 20
     assert_as_evalb(counts, json.loads(STORED.read_text(encoding="utf-8")))
 
 
 @needs_evalb
-def test_every_sentence_is_as_evalb_has_it(disturbed, evalb):
+def test_counts_of_each_sentence_equal_those_of_evalb(disturbed, evalb):
     actual, rows = evalb([str(reference) for reference, _ in disturbed], [str(tree) for _, tree in disturbed])
     stored = json.loads(STORED.read_text(encoding="utf-8"))
     assert {name: actual[name] for name in stored} == stored
@@ -91,7 +91,7 @@ def test_every_sentence_is_as_evalb_has_it(disturbed, evalb):
 
 @needs_evalb
 def test_evalbs_own_sample(evalb):
-    """With its own parameters; a blank line is the tree has no words."""
+    """Uses EVALB's own parameters; a blank line becomes a tree without words."""
     references, trees = (
         pathlib.Path(EVALB_DIR, "sample", f"sample.{kind}").read_text().splitlines() for kind in ("gld", "tst")
     )
@@ -103,7 +103,7 @@ def test_evalbs_own_sample(evalb):
 
 
 def test_sentences_in_error_count_as_wrong():
-    """Which EVALB leaves out."""
+    """EVALB skips these sentences."""
     right = Tree("S", (Tree("NP", (leaf("NN", "a"),)), leaf("VB", "b")))
     other = Tree("S", (Tree("NP", (leaf("NN", "a"),)), leaf("VB", "c")))
     counts = bracket_counts([right, other, Tree("TOP")], [right, right, right])
@@ -114,8 +114,8 @@ def test_sentences_in_error_count_as_wrong():
     assert f1 == pytest.approx(40)
 
 
-def test_trees_of_nothing_that_counts_are_left_out():
-    """As EVALB leaves them out, where the reference has no word either."""
+def test_trees_without_scored_words_are_skipped():
+    """EVALB skips them if the reference has no scored word either."""
     right, dots = Tree("S", (Tree("NP", (leaf("NN", "a"),)), leaf("VB", "b"))), Tree("S", (leaf(".", "."),))
     assert bracket_counts([right, dots], [right, dots]).scores() == (100, 100, 100, 100)
     assert bracket_counts([right, Tree("TOP")], [right, dots]).scores()[3] == 100

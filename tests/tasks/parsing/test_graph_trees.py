@@ -1,4 +1,4 @@
-"""Trees finished in the graph are those finished in Python."""
+"""Trees completed in the graph equal those completed in Python."""
 
 import functools
 import random
@@ -15,7 +15,7 @@ from t2t_keras.text.repair import repair
 from tests.tasks.parsing.disturbed_trees import random_tree
 
 TOKENS = ["(S", "(NP", "(-LRB-", ")S", ")NP", ")", "(", "other", "", "(N\xa0P", *["a", "b", "c", UNKNOWN, "-LRB-"] * 2]
-# Any text, and text that is likely to be taken for brackets; a source has been repaired.
+# Any text, including text that resembles brackets; sources have been repaired.
 tokens = st.one_of(st.sampled_from(TOKENS), st.text("()XN\t\n\v\x85\xa0", max_size=4))
 outputs = st.one_of(st.text(), st.lists(tokens).map(" ".join))
 sources = st.one_of(st.text(), st.lists(st.sampled_from(["a", "(", ":)", "-LRB-", UNKNOWN])).map(" ".join)).map(repair)
@@ -23,11 +23,11 @@ sources = st.one_of(st.text(), st.lists(st.sampled_from(["a", "(", ":)", "-LRB-"
 
 @functools.cache
 def compiled():
-    """Traced once, for any number of rows."""
+    """Traced once for any number of rows."""
     return tf.function(finished_in_graph, input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
 
 
-def test_the_same_trees_come_out():
+def test_trees_equal_those_of_python():
     rng = random.Random(5)
     words = ["a", "b", "c", "(", ")", "f(x)", ":)"]
     sources = [" ".join(rng.choice(words) for _ in range(rng.randrange(7))) for _ in range(3000)]
@@ -50,7 +50,7 @@ def test_any_text_becomes_a_tree_that_can_be_read(pairs):
     assert [tree.decode() for tree in actual.numpy()] == finished
 
 
-def test_what_a_model_should_write():
+def test_targets_equal_those_of_python():
     rng = random.Random(3)
     trees = [str(simplified(random_tree(rng))) for _ in range(500)]
     odd = ["(NN dog)", "(A (X a)) (B (X b))", "( (S (X a)))", "", "(TOP)"]

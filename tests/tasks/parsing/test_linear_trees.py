@@ -1,4 +1,4 @@
-"""Trees as lines of tokens, and back from whatever such lines hold."""
+"""Trees as lines of tokens, and the conversion of arbitrary lines to trees."""
 
 import itertools
 import random
@@ -45,7 +45,7 @@ def test_nothing_is_lost_but_parts_of_speech():
         ("(S (N\tP a )NP b )S", "(TOP (S (XX a)) (XX b) (XX c))"),
     ],
 )
-def test_what_is_damaged_becomes_a_tree(linear, expected):
+def test_damaged_lines_become_trees(linear, expected):
     assert str(finished(["a", "b", "c"], linear)) == expected
 
 
@@ -53,7 +53,7 @@ def test_as_many_written_words_as_possible_stand_for_the_same():
     rng = random.Random(7)
 
     def most(written, words):
-        """The length of the longest common subsequence, by its definition."""
+        """Returns the length of the longest common subsequence by its definition."""
         if not written or not words:
             return 0
         rest = max(most(written[1:], words), most(written, words[1:]))
@@ -69,13 +69,13 @@ def test_as_many_written_words_as_possible_stand_for_the_same():
         assert same == most(written, words[: 2 * len(written)])
 
 
-def test_the_end_of_an_endless_text_is_not_looked_at():
+def test_the_end_of_a_long_text_is_ignored():
     assert partners(["b"], ["a", "x", "b"]) == [1]
     tree = finished(["a"] * 100_000, "(S a a )S")
     assert len(tree.words()) == 100_000 and len(tree.children) == 1
 
 
-def test_whatever_comes_out_becomes_a_tree_over_the_words():
+def test_any_output_becomes_a_tree_over_the_words():
     rng = random.Random(3)
     for _ in range(2000):
         words = [rng.choice("abc()") for _ in range(rng.randrange(6))]

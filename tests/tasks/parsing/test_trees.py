@@ -1,4 +1,4 @@
-"""Trees in brackets: read, written, made simple."""
+"""Bracketed trees: reading, writing and simplification."""
 
 import itertools
 
@@ -10,13 +10,13 @@ from t2t_keras.tasks.parsing.trees import Tree, leaf, read_trees, simplified
 from tests.tasks.parsing.disturbed_trees import pairs
 
 
-def read(*lines: str) -> list[Tree]:
+def parse(*lines: str) -> list[Tree]:
     return [tree for _, tree in read_trees(lines, "a.mrg")]
 
 
 def test_a_tree_is_read_and_written():
     line = "(S (NP (DT The) (NN dog)) (VP (VBZ barks)))"
-    (tree,) = read(line)
+    (tree,) = parse(line)
     assert tree == Tree("S", (Tree("NP", (leaf("DT", "The"), leaf("NN", "dog"))), Tree("VP", (leaf("VBZ", "barks"),))))
     assert str(tree) == line
     assert tree.words() == ["The", "dog", "barks"]
@@ -24,12 +24,12 @@ def test_a_tree_is_read_and_written():
 
 def test_what_is_written_is_read_again():
     for tree in itertools.chain.from_iterable(pairs(300)):
-        assert read(str(tree)) == [tree]
+        assert parse(str(tree)) == [tree]
 
 
 def test_trees_take_several_lines_or_share_one():
     lines = ["( (S", "   (NN a))", "", ")(X (NN b)) (Y", "(NN c))"]
-    assert [(number, str(tree)) for number, tree in read_trees(lines)] == [
+    assert [(number, str(tree)) for number, tree in parse(lines)] == [
         (1, "(TOP (S (NN a)))"),
         (4, "(X (NN b))"),
         (4, "(Y (NN c))"),
@@ -48,17 +48,17 @@ def test_trees_take_several_lines_or_share_one():
         (["(S", "((NN a)))"], "a.mrg, line 2: a bracket without a label"),
     ],
 )
-def test_what_is_no_tree_is_refused_with_its_line(lines, message):
+def test_invalid_trees_are_rejected_with_their_line(lines, message):
     with pytest.raises(InputError) as caught:
-        read(*lines)
+        parse(*lines)
     assert str(caught.value) == message
 
 
 def test_simple_trees_have_no_traces_and_no_functions():
-    (tree,) = read("( (S-1 (NP-SBJ=2 (-NONE- *)) (NP (NN a)) (VP (VB b) (S (NP (-NONE- *)))) (-LRB- -LRB-)) )")
+    (tree,) = parse("( (S-1 (NP-SBJ=2 (-NONE- *)) (NP (NN a)) (VP (VB b) (S (NP (-NONE- *)))) (-LRB- -LRB-)) )")
     assert str(simplified(tree)) == "(TOP (S (NP (NN a)) (VP (VB b)) (-LRB- -LRB-)))"
     assert simplified(tree).words() == ["a", "b", "("]
-    assert str(simplified(read("(S (-NONE- *))")[0])) == "(TOP)"
+    assert str(simplified(parse("(S (-NONE- *))")[0])) == "(TOP)"
 
 
 def test_words_are_those_of_a_repaired_text():
@@ -70,7 +70,7 @@ def test_words_are_those_of_a_repaired_text():
 def test_round_brackets_within_words_are_escaped():
     tree = Tree("S", (leaf("NN", "f(x)"), leaf("NN", ":)"), leaf("NN", "-LRB-a")))
     assert str(tree) == "(S (NN f-LRB-x-RRB-) (NN :-RRB-) (NN -LRB-a))"
-    assert read(str(tree)) == [tree] and tree.words() == ["f(x)", ":)", "(a"]
+    assert parse(str(tree)) == [tree] and tree.words() == ["f(x)", ":)", "(a"]
     assert simplified(tree).words() == tree.words()
 
 
@@ -104,6 +104,6 @@ def test_trees_without_words_are_no_examples():
 
 def test_trees_of_any_depth():
     text = "(S " * 5000 + "(NN a)" + ")" * 5000
-    (tree,) = read(text)
+    (tree,) = parse(text)
     assert str(simplified(tree)) == f"(TOP {text.replace('S (NN', 'S (NN')})"
     assert simplified(tree).words() == ["a"]

@@ -1,4 +1,4 @@
-"""Tags and placeholders come out once each and well nested, whatever the model wrote and aligned."""
+"""Tags and placeholders appear once each and well nested, for any translation and alignment."""
 
 import random
 import re
@@ -38,8 +38,8 @@ XML = [
 WORDS = ["Haus", "und", "<b>", "&", "der", ",", ".", "rot", "(", "{name}", "</p>"]
 
 
-def aligned(text: str, seed: int) -> AlignedText:
-    """A translation of arbitrary words with arbitrary links."""
+def random_translation(text: str, seed: int) -> AlignedText:
+    """Returns a translation of random words with random links."""
     own = random.Random(seed)
     target = "".join(own.choice(WORDS) + own.choice([" ", " ", ""]) for _ in range(own.randrange(12))).strip()
     sources = units(text) or [(0, 0)]
@@ -51,7 +51,7 @@ def identity(text: str) -> AlignedText:
 
 
 class Tags(HTMLParser):
-    """Collects what is not text, and the end tags that close nothing."""
+    """Collects everything except text, and end tags that close nothing."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -81,7 +81,7 @@ class Tags(HTMLParser):
 @given(st.sampled_from(HTML), st.integers(0, 10**6))
 def test_html_keeps_its_tags(document, seed):
     parsed = MarkedDocument.parsed(document, "html", "in.html")
-    out = parsed.filled([aligned(segment.text, seed + n) for n, segment in enumerate(parsed.segments)])
+    out = parsed.filled([random_translation(segment.text, seed + n) for n, segment in enumerate(parsed.segments)])
     before, after = Tags(document), Tags(out)
     assert sorted(after.found) == sorted(before.found)
     assert after.misnested == before.misnested and sorted(after.opened) == sorted(before.opened)
@@ -93,7 +93,7 @@ def test_html_keeps_its_tags(document, seed):
 @given(st.sampled_from(XML), st.integers(0, 10**6))
 def test_xml_stays_well_formed(document, seed):
     parsed = MarkedDocument.parsed(document, "xml", "in.xml")
-    out = parsed.filled([aligned(segment.text, seed + n) for n, segment in enumerate(parsed.segments)])
+    out = parsed.filled([random_translation(segment.text, seed + n) for n, segment in enumerate(parsed.segments)])
     before, after = (xml.etree.ElementTree.fromstring(text) for text in (document, out))
     assert sorted(each.tag for each in after.iter()) == sorted(each.tag for each in before.iter())
     tags = re.compile(r"</?[a-z][^>]*>|<!.*?>|%\(n\)s")
@@ -107,13 +107,13 @@ def test_xml_stays_well_formed(document, seed):
 def test_placeholders_come_once_each(seed):
     line = "Hello {name}, %s of %(total)d at {{place}} and ${price} for 5%%: %1$s."
     parsed = MarkedDocument.parsed(line, "placeholders", "in")
-    out = parsed.filled([aligned(segment.text, seed) for segment in parsed.segments])
+    out = parsed.filled([random_translation(segment.text, seed) for segment in parsed.segments])
     for once in ("{name}", "%s", "%(total)d", "{{place}}", "${price}", "%%", "%1$s"):
         assert out.count(once) == 1, out
 
 
 @pytest.mark.parametrize(("documents", "markup"), [(HTML, "html"), (XML, "xml")])
-def test_what_translates_to_itself_is_the_document(documents, markup):
+def test_an_identical_translation_gives_the_same_document(documents, markup):
     for document in documents:
         parsed = MarkedDocument.parsed(document, markup, "in")
         assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == document
@@ -198,13 +198,13 @@ def test_deep_nesting_is_cut_at_where_it_gets_too_deep():
     document = f"<p><u>before {inner}</u></p>"
     parsed = MarkedDocument.parsed(document, "html", "in")
     assert "one two" not in [segment.text for segment in parsed.segments]
-    out = parsed.filled([aligned(segment.text, seed) for seed, segment in enumerate(parsed.segments)])
+    out = parsed.filled([random_translation(segment.text, seed) for seed, segment in enumerate(parsed.segments)])
     before, after = Tags(document), Tags(out)
     assert after.found == before.found and not after.misnested and not after.opened
 
 
 class Counted(list):
-    """A list that counts how often an element is read."""
+    """A list that counts the accesses to each element."""
 
     reads = 0
 
@@ -214,7 +214,7 @@ class Counted(list):
 
 
 def test_a_sentence_of_many_elements_takes_no_more_than_each_of_them_times_its_length():
-    """A search of the best range among all pairs of ends took a minute for 4,096 bytes."""
+    """A search for the best range among all pairs of ends took a minute for 4,096 bytes."""
     document = " ".join(f"w <b>a{number}</b>" for number in range(200))
     (segment,) = MarkedDocument.parsed(document, "html", "in").segments
     own = Counted(placing._units(segment, identity(segment.text)))
@@ -249,7 +249,7 @@ def segment_of(text: str) -> Segment:
 
 
 def slowly_linked(source, translation):
-    """The source's unit of each of the translation's: that of most characters, by the whole sum of all links."""
+    """Returns the source unit of each unit of the translation: the one with most characters, summed over all links."""
     sources = units(source)
     for start, end in units(translation.text):
         weights = [0] * len(sources)
@@ -272,7 +272,7 @@ def test_units_are_linked_as_by_the_whole_sum(source, text, data):
 
 
 def test_thousands_of_units_are_not_compared_with_each_other(monkeypatch):
-    """A sentence may be 4,096 signs, and a request waits for its tags."""
+    """A sentence can have 4,096 characters, and a request waits for its tags."""
     calls = []
     overlaps = placing._overlaps
     monkeypatch.setattr(
@@ -283,8 +283,8 @@ def test_thousands_of_units_are_not_compared_with_each_other(monkeypatch):
     assert len(calls) < 3 * len(text)
 
 
-def lines_run(function, *arguments) -> int:
-    """How many lines of `placing` a call runs, each turn of a loop or a comprehension included."""
+def count_executed_lines(function, *arguments) -> int:
+    """Counts the lines of `placing` that a call executes, including each iteration of loops."""
     count = 0
 
     def trace(frame, event, _):
@@ -308,5 +308,5 @@ def test_thousands_of_placeholders_are_not_compared_with_all_units(is_linked):
         (segment,) = segments([Part("text", "%sa " * number)])
         translation = identity(segment.text) if is_linked else AlignedText(segment.text, ())
         assert placing.placed(segment, translation).count("%s") == number
-        counts.append(lines_run(placing.placed, segment, translation))
+        counts.append(count_executed_lines(placing.placed, segment, translation))
     assert counts[2] - counts[1] < 2.2 * (counts[1] - counts[0])

@@ -1,4 +1,4 @@
-"""Which text a model reads of many kinds of markup, all of which stays where its words stay."""
+"""The text that a model reads for many kinds of markup, and the position of the markup in the translation."""
 
 from unittest.mock import Mock
 
@@ -11,7 +11,7 @@ from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.words import units
 
 ALIKE = [  # documents and the texts of their segments
-    # Elements that touch.
+    # Adjacent elements.
     ("<p>More than 10<sup>6</sup> dogs</p>", ["More than 10 dogs"]),
     ("<p>More than 10<SUP>6</SUP>dogs</p>", ["More than 10 dogs"]),
     ("<p>H<sub>2</sub>O and C<sub>6</sub>H<sub>12</sub></p>", ["H O and C H"]),
@@ -50,7 +50,7 @@ ALIKE = [  # documents and the texts of their segments
     ("a&#32;dog&Tab;and&#10;cat", ["a dog and cat"]),
     ("<p>C&#D <b>dog</b> and &#x</p><p>cat <b", ["C&#D dog and &#x", "cat <b"]),
     ("👨\u200d👩\u200d👧 family &#x1F1E9;", ["👨\u200d👩\u200d👧 family"]),
-    # What is not translated.
+    # Text that is not translated.
     ('<p class="notranslate">A</p><p class="a notranslate b">B</p><p class=notranslated>C</p>', ["C"]),
     ("<p class='a\nnotranslate'>A</p><P CLASS=notranslate>B</P><p class>C</p>", ["C"]),
     ("<p translate=NO>A</p><p TRANSLATE='No'>B</p><p translate=false>C</p><p translate='no '>D</p>", ["C", "D"]),
@@ -233,7 +233,7 @@ def test_words_that_stay_keep_their_marks(document, target, order, result):
 
 
 def test_apostrophes_do_not_repeat_the_search_for_the_style_of_an_argument(monkeypatch):
-    """A long word after a brace would be read again at each apostrophe."""
+    """The style after a long word and a brace would be parsed again at each apostrophe."""
     styled = Mock(match=Mock(return_value=None))
     monkeypatch.setattr(braces, "_STYLED", styled)
     document = "{" + 100 * "a" + 100 * "' "

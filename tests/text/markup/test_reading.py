@@ -1,4 +1,4 @@
-"""Documents cut into parts."""
+"""Documents split into parts."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_html():
     "odd", ["<![x]>", "<![foo[bar]]>", "<![1]>", "<![>", "</>", "&A", "<![CDATA[ a > b ]]>", "<![CDATA[a"]
 )
 @pytest.mark.parametrize("before", ["", "<p>A dog.</p>"])
-def test_html_that_is_none_stays_as_it_is(before, odd):
+def test_invalid_html_is_kept(before, odd):
     document = f"{before}{odd}<p>A cat.</p>"
     parts = html_parts(document)
     assert "".join(part.raw for part in parts) == document

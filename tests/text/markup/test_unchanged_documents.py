@@ -68,7 +68,7 @@ ODD = ["<b>", "</b>", "</i>", "</p>", "</x>", "<a href='x'>", "{", "}", " { ", "
 
 
 class Writer:
-    """Writes documents from a seed."""
+    """Generates documents from a seed."""
 
     def __init__(self, seed: int, is_xml: bool = False, is_spaced: bool = False) -> None:
         self.draw, self.is_xml, self.is_spaced = random.Random(seed), is_xml, is_spaced
@@ -171,11 +171,11 @@ def check_placeholders(seeds):
 
 
 def check_words(seeds):
-    """Uppercase letters are other words, which are linked one to one."""
+    """Uppercase words are linked one to one with their sources."""
     for seed in seeds:
         document = Writer(seed, is_spaced=True).content()
         result = returned(document, "html", ATTRIBUTES, uppercased)
-        # A value without quotes gets some.
+        # Values without quotes get quotes.
         assert result.lower().replace('"', "") == document.lower().replace('"', ""), seed
 
 

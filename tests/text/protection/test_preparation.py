@@ -1,4 +1,4 @@
-"""Lines as the model reads them, and as they were."""
+"""Lines as the model reads them, and the restoration of the original."""
 
 import string
 
@@ -15,7 +15,7 @@ KNOWN = frozenset(string.ascii_letters + string.digits + " .,!?'-:/<>")
 
 
 def num_tokens(text: str) -> int:
-    """Words of small letters are one token, and so is a first word with a capital; other words are spelled."""
+    """Lowercase words, and first words with a capital, are one token; other words are spelled."""
     words = text.split()
     return sum(1 if word[not n :] == word[not n :].lower() else len(word) for n, word in enumerate(words))
 

@@ -1,4 +1,4 @@
-"""Spans leave a text and come back into its translation."""
+"""Spans are removed from a text and restored in its translation."""
 
 import random
 import string
@@ -22,12 +22,12 @@ from t2t_keras.text.words import units
 FINDER = SpanFinder(["urls,numbers"], frozenset(string.ascii_letters + string.digits + " .,!?'-"))
 
 
-def without(text: str) -> tuple[str, list[Removed]]:
+def remove_spans(text: str) -> tuple[str, list[Removed]]:
     return remove(text, [span._replace(is_removed=True) for span in FINDER.spans(text)], FINDER)
 
 
 def copied(text: str) -> list[Sentence]:
-    """The sentences of a text, translated into themselves."""
+    """Returns the sentences of a text, translated to themselves."""
     return [
         Sentence(before, sentence, AlignedText.unchanged(sentence)) for before, sentence in find_sentences(text, "en")
     ]
@@ -57,7 +57,7 @@ def copied(text: str) -> list[Sentence]:
     ],
 )
 def test_a_copy_gets_everything_back(text, rest):
-    actual, removed = without(text)
+    actual, removed = remove_spans(text)
     assert actual == rest
     sentences = copied(actual)
     result = restored(removed, sentences)
@@ -68,7 +68,7 @@ def test_a_copy_gets_everything_back(text, rest):
 
 
 def test_a_sentence_ends_before_an_emoji_without_blanks():
-    rest, removed = without("Great!😊A man.")
+    rest, removed = remove_spans("Great!😊A man.")
     assert rest == "Great! A man."
     assert restored(removed, copied(rest)).text == "Great!😊 A man."
 
@@ -80,40 +80,40 @@ def test_random_texts_get_everything_back():
     for _ in range(300):
         text = " ".join(draw.choice(spans if draw.random() < 0.3 else words) for _ in range(draw.randrange(1, 12)))
         text = text.replace(" \n ", "\n").strip()
-        rest, removed = without(text)
+        rest, removed = remove_spans(text)
         assert not FINDER.spans(rest)
         assert restored(removed, copied(rest)).text == text, text
 
 
-def linked(source: str, target: str, pairs: list[tuple[int, int]]) -> Sentence:
-    """A sentence whose words are aligned by their numbers."""
+def aligned_sentence(source: str, target: str, pairs: list[tuple[int, int]]) -> Sentence:
+    """Returns a sentence whose words are aligned by their numbers."""
     sources, targets = units(source), units(target)
     links = tuple((*targets[there], *sources[here]) for here, there in pairs)
     return Sentence("", source, AlignedText(target, links))
 
 
 def test_a_span_follows_the_word_that_is_aligned_with_its_neighbour():
-    (span,) = without("I have 😊 seen dogs")[1]
-    swapped = linked("I have seen dogs", "Ich habe Hunde gesehen", [(0, 0), (1, 1), (2, 3), (3, 2)])
+    (span,) = remove_spans("I have 😊 seen dogs")[1]
+    swapped = aligned_sentence("I have seen dogs", "Ich habe Hunde gesehen", [(0, 0), (1, 1), (2, 3), (3, 2)])
     assert restored([span], [swapped]).text == "Ich habe Hunde 😊 gesehen"
-    (span,) = without("I have seen😊 dogs")[1]
+    (span,) = remove_spans("I have seen😊 dogs")[1]
     assert restored([span], [swapped]).text == "Ich habe Hunde gesehen😊"
 
 
 def test_a_span_before_the_final_mark_stays_before_it_and_one_after_it_behind():
     unaligned = Sentence("", "A man runs.", AlignedText("Ein Mann rennt.", ()))
-    assert restored(without("A man runs 😊.")[1], [unaligned]).text == "Ein Mann rennt 😊."
-    assert restored(without("A man runs. 😊")[1], [unaligned]).text == "Ein Mann rennt. 😊"
+    assert restored(remove_spans("A man runs 😊.")[1], [unaligned]).text == "Ein Mann rennt 😊."
+    assert restored(remove_spans("A man runs. 😊")[1], [unaligned]).text == "Ein Mann rennt. 😊"
     open_end = Sentence("", "A man runs", AlignedText("Ein Mann rennt.", ()))
-    assert restored(without("A man runs 5 km")[1], [open_end]).text == "Ein Mann rennt 5 km."
+    assert restored(remove_spans("A man runs 5 km")[1], [open_end]).text == "Ein Mann rennt 5 km."
 
 
 def test_nothing_is_inserted_into_phrases_or_before_the_front():
-    (span,) = without("A 😊 big dog")[1]
-    sentence = linked("A big dog", "Ein großer Hund", [(0, 0), (1, 1), (2, 2)])
+    (span,) = remove_spans("A 😊 big dog")[1]
+    sentence = aligned_sentence("A big dog", "Ein großer Hund", [(0, 0), (1, 1), (2, 2)])
     assert restored([span], [sentence]).text == "Ein 😊 großer Hund"
     assert restored([span], [sentence], ["Ein großer"]).text == "Ein großer 😊 Hund"
-    (span,) = without("😊 A big dog")[1]
+    (span,) = remove_spans("😊 A big dog")[1]
     assert restored([span], [sentence], (), len("Ein")).text == "Ein 😊 großer Hund"
 
 

@@ -1,4 +1,4 @@
-"""Which spans are protected, and which are not."""
+"""Protected and unprotected spans."""
 
 import string
 
@@ -10,7 +10,7 @@ from t2t_keras.text.protection.spans import KINDS, NOTHING, SpanFinder
 KNOWN = frozenset(string.ascii_letters + string.digits + " .,!?'-")
 
 
-def actual(finder: SpanFinder, text: str) -> list[str]:
+def find_texts(finder: SpanFinder, text: str) -> list[str]:
     return [text[span.start : span.end] for span in finder.spans(text)]
 
 
@@ -30,7 +30,7 @@ def actual(finder: SpanFinder, text: str) -> list[str]:
     ],
 )
 def test_addresses_of_pages(text, spans):
-    assert actual(SpanFinder(["urls"]), text) == spans
+    assert find_texts(SpanFinder(["urls"]), text) == spans
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_addresses_of_pages(text, spans):
     ],
 )
 def test_addresses_of_mail(text, spans):
-    assert actual(SpanFinder(["emails"]), text) == spans
+    assert find_texts(SpanFinder(["emails"]), text) == spans
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_addresses_of_mail(text, spans):
     ],
 )
 def test_quantities_and_versions(text, spans):
-    assert actual(SpanFinder(["numbers"]), text) == spans
+    assert find_texts(SpanFinder(["numbers"]), text) == spans
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_quantities_and_versions(text, spans):
 )
 def test_names_of_files(text, spans):
     windows = [r"C:\Program Files\App\x.exe", r"\\server\share\a.txt"]
-    assert actual(SpanFinder(["files"]), text) == (windows if spans is None else spans)
+    assert find_texts(SpanFinder(["files"]), text) == (windows if spans is None else spans)
 
 
 def test_kinds_are_joined_and_the_longest_span_wins():
     text = "https://x.org/a.txt takes 5 GB, says x@y.org in a.txt"
-    assert actual(SpanFinder(["urls,emails", "numbers, files"]), text) == [
+    assert find_texts(SpanFinder(["urls,emails", "numbers, files"]), text) == [
         *("https://x.org/a.txt", "5 GB", "x@y.org", "a.txt")
     ]
     assert set(KINDS) == {"urls", "emails", "numbers", "files"}
@@ -90,9 +90,9 @@ def test_kinds_are_joined_and_the_longest_span_wins():
 
 def test_patterns_of_a_user_have_groups_flags_and_commas():
     finder = SpanFinder([r"(?i)(ab)\1{1,2}", r"\bK\w+s\b"])
-    assert actual(finder, "Keras has abAB and ababAB, Kix.") == ["Keras", "abAB", "ababAB"]
+    assert find_texts(finder, "Keras has abAB and ababAB, Kix.") == ["Keras", "abAB", "ababAB"]
     assert not finder.has_spans("nothing here")
-    assert actual(SpanFinder([r"\b"]), "a b") == []
+    assert find_texts(SpanFinder([r"\b"]), "a b") == []
 
 
 @pytest.mark.parametrize(
@@ -134,18 +134,18 @@ def test_an_invalid_value_is_named_with_its_flag(value, problem):
 )
 def test_unknown_characters(text, spans):
     finder = SpanFinder([], KNOWN)
-    assert actual(finder, text) == spans
+    assert find_texts(finder, text) == spans
     assert all(span.is_removed for span in finder.spans(text))
 
 
 def test_a_rare_character_does_not_protect_its_chinese_neighbours():
     finder = SpanFinder([], frozenset("我爱京"))
-    assert actual(finder, "我爱北京") == ["北"]
+    assert find_texts(finder, "我爱北京") == ["北"]
 
 
 def test_the_case_of_known_letters_does_not_matter_to_a_model_of_lowercase():
-    assert actual(SpanFinder([], frozenset("abc ")), "AB c") == ["AB"]
-    assert actual(SpanFinder([], frozenset("abc "), lowercases=True), "AB c") == []
+    assert find_texts(SpanFinder([], frozenset("abc ")), "AB c") == ["AB"]
+    assert find_texts(SpanFinder([], frozenset("abc "), lowercases=True), "AB c") == []
 
 
 def test_a_span_of_a_kind_with_an_unknown_character_is_unknown_as_a_whole():
@@ -160,7 +160,7 @@ def test_marks_are_read_as_their_known_equivalents():
     finder = SpanFinder([], KNOWN)
     assert finder.readable("man’s – wait…") == "man's - wait..."
     assert SpanFinder([], KNOWN | {"’"}).readable("man’s") == "man’s"
-    assert actual(SpanFinder([], KNOWN - {"'"}), "a ’ b") == ["’"]
+    assert find_texts(SpanFinder([], KNOWN - {"'"}), "a ’ b") == ["’"]
 
 
 def test_plain_text_needs_one_test_only():
@@ -172,4 +172,4 @@ def test_plain_text_needs_one_test_only():
 def test_without_a_record_or_with_nothing_no_character_is_unknown():
     for finder in (SpanFinder(), SpanFinder([NOTHING], KNOWN)):
         assert not finder.has_spans("😊 ????") and finder.spans("😊 ????") == []
-    assert actual(SpanFinder([NOTHING, "urls"], KNOWN), "😊 https://a.org") == ["https://a.org"]
+    assert find_texts(SpanFinder([NOTHING, "urls"], KNOWN), "😊 https://a.org") == ["https://a.org"]
