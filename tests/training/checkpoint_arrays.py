@@ -1,4 +1,4 @@
-"""Checkpoints of a few made-up arrays."""
+"""Checkpoints of a few small arrays."""
 
 import dataclasses
 import pathlib
@@ -10,7 +10,7 @@ from t2t_keras.runs import checkpoints
 
 
 def arrays(seed: int, size: int = 12) -> dict[str, Any]:
-    """Weights under names that are awkward for a file format: with slashes, or those of np.savez's own arguments."""
+    """Returns weights whose names are difficult for a file format: with slashes, or equal to arguments of np.savez."""
     generator = np.random.default_rng(seed)
     return {
         "encoder/layer_0/kernel": generator.normal(size=(3, size)).astype(np.float32),

@@ -1,8 +1,8 @@
-"""Trains through all bucket shapes of a plan, compiled by XLA and not, as one TPU core would and as a CPU does.
+"""Trains through all bucket shapes of a plan, with XLA like one TPU core and without it like a CPU.
 
-A program of its own, since XLA tells how often it compiles only in the log of a process that was started for it:
+It is a separate program, because XLA reports its compilations only in the log of a process started for this purpose:
 
-    TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=device_compiler=1 python compiled_buckets.py CASE
+TF_CPP_MIN_LOG_LEVEL=0 TF_CPP_VMODULE=device_compiler=1 python compiled_buckets.py CASE
 
 prints a JSON object; CASE is a key of `CASES`.
 """
@@ -28,7 +28,8 @@ from tests.training.trajectories import make_step
 
 LONGEST, TOKENS = 40, 128
 TRAIN = {"static_shapes": True, "tokens_per_batch": TOKENS, "clip_norm": 0.5, "ema_decay": 0.9, "steps_per_call": 1}
-# What is compiled: forward and backward, as train.jit_compile has it, or the whole step with its update, as on a TPU.
+# The compiled part: forward and backward pass, as with train.jit_compile, or the whole step with its update, as on a
+# TPU.
 CASES: dict[str, dict[str, Any]] = {
     "part": {"jit_compile": True},
     "whole": {},
@@ -41,7 +42,7 @@ Batch = dict[str, np.ndarray]
 
 
 def corpus() -> EncodedCorpus:
-    """Pairs of random tokens of every length up to the longest; no bucket is filled by a whole number of batches."""
+    """Returns pairs of random tokens of every length up to the longest; each bucket has a partial batch."""
     random = np.random.default_rng(1)
     lengths = np.repeat(np.arange(2, LONGEST + 1), 2)
     sides = []
@@ -54,7 +55,7 @@ def corpus() -> EncodedCorpus:
 
 
 def batches() -> Iterator[Batch]:
-    """One epoch, every pair once."""
+    """Yields one epoch with every pair once."""
     data = corpus()
     plan = plan_epoch(data.source_lengths, data.target_lengths, TOKENS, 1, 0, static_shapes=True)
     for batch in range(plan.num_batches):
@@ -67,7 +68,7 @@ def dataset() -> tf.data.Dataset:
 
 
 def losses(case: dict[str, Any], count: int) -> tuple[list[float], float]:
-    """The losses of an epoch through the training step as it is, and its target tokens."""
+    """Returns the losses of an epoch with the actual training step, and its number of target tokens."""
     strategy = tf.distribute.get_strategy()
     training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, strategy)
     metrics = training.run(distributed(strategy, dataset()), count)
@@ -75,7 +76,7 @@ def losses(case: dict[str, Any], count: int) -> tuple[list[float], float]:
 
 
 def whole_step(case: dict[str, Any]) -> tf.types.experimental.PolymorphicFunction:
-    """The step compiled from the batch to the updated weights, of no known length, as the trainer gives it."""
+    """Returns the step, compiled from the batch to the updated weights, for unknown lengths, as the trainer uses it."""
     with mock.patch("t2t_keras.training.step.is_tpu", return_value=True):
         training = make_step({**TRAIN, **case}, {"dropout_rate": 0.1}, tf.distribute.get_strategy())
     ids = tf.TensorSpec([None, None], tf.int32)
@@ -87,7 +88,7 @@ def whole_step(case: dict[str, Any]) -> tf.types.experimental.PolymorphicFunctio
 
 
 def dynamic_parts(hlo: str) -> list[str]:
-    """What in the text of a compiled program has a shape that depends on the data."""
+    """Returns the operations of a compiled program whose shape depends on the data."""
     actual = re.findall(r"\[[^\]]*<=[^\]]*\]|\b(?:set|get)-dimension-size\b|PadToStatic|SliceToDynamic", hlo)
     return actual + [
         op for op in re.findall(r"\bdynamic-[a-z-]+", hlo) if op not in ("dynamic-slice", "dynamic-update-slice")

@@ -1,5 +1,3 @@
-"""What tests of the training loop share."""
-
 import numpy as np
 import pytest
 
@@ -16,9 +14,9 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Steps without any computation, and validations with given losses: for the loop's own decisions.
+    """Replaces training steps by an empty computation, and validations by given losses, to test decisions of the loop.
 
-    Returns a function that sets the validation losses; the last one goes on for ever.
+    Returns a function that sets the validation losses; the last one is repeated.
     """
 
     def run(self, batches, steps):

@@ -1,6 +1,6 @@
-"""launch.train for trainings of a few steps, in less time.
+"""Runs launch.train with shorter delays, for trainings of a few steps.
 
-Also in a process that is no fork; and a folder of checkpoints is not expected to be another one a minute later.
+Processes that are not forks start faster, and workers wait less for a changed directory of checkpoints.
 """
 
 from launch import train

@@ -1,4 +1,4 @@
-"""Adam in NumPy, as the tests' reference."""
+"""Adam in NumPy, the reference of the tests."""
 
 import numpy as np
 
@@ -7,9 +7,9 @@ class NumpyAdam:
     """Algorithm 1 of Kingma and Ba in the order of the last lines of their section 2, in float64.
 
     Args:
-        weights: the start.
-        beta1: decay of the first moment.
-        beta2: decay of the second moment.
+        weights: the initial weights.
+        beta1: the decay of the first moment.
+        beta2: the decay of the second moment.
         epsilon: added to the root of the second moment before its correction.
     """
 

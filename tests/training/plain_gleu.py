@@ -1,4 +1,4 @@
-"""Sentence GLEU as it is defined."""
+"""Sentence GLEU by its definition."""
 
 import collections
 

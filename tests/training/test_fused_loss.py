@@ -1,4 +1,4 @@
-"""The fused loss and its gradients against the plain formula, differentiated by TensorFlow."""
+"""The fused loss and its gradients, compared with TensorFlow's differentiation of the plain formula."""
 
 import functools
 
@@ -18,7 +18,7 @@ VOCAB = 50
 def make_inputs(
     batch: int = 3, target_len: int = 7, scale: float = 1.0, seed: int = 0, *, has_bias: bool = False
 ) -> tuple[np.ndarray, ...]:
-    """States, a matrix, perhaps a bias, and targets of which each row but the first ends in padding."""
+    """Returns states, a matrix, an optional bias, and targets; each row except the first ends in padding."""
     random = np.random.default_rng(seed)
     states = random.normal(size=(batch, target_len, D_MODEL)).astype(np.float32) * scale
     table = random.normal(size=(VOCAB, D_MODEL)).astype(np.float32) * scale
@@ -36,7 +36,9 @@ def fused_loss(
 
 
 def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:
-    """The formula, and its gradients with respect to the states and the head (times 3, as from an outer formula)."""
+    """Returns the loss by the formula, and its gradients with respect to the states and the head, times 3 as in an
+    outer formula.
+    """
     states, *head, targets = map(tf.constant, inputs)
     with tf.GradientTape() as tape:
         tape.watch([states, *head])
@@ -52,7 +54,7 @@ def plain(epsilon: float, *inputs: np.ndarray) -> list[np.ndarray]:
 def traced(
     epsilon: float, skip_padding: bool, chunk_elements: int, hidden: tf.DType, has_bias: bool, compiled: bool
 ) -> tf.types.experimental.PolymorphicFunction:
-    """A function of states, head and targets; of one graph for all shapes where padding is skipped."""
+    """Returns a function of states, head and targets; with skipped padding, one graph serves all shapes."""
     assert chunk_elements == module._CPU_CHUNK_ELEMENTS
 
     def computed(states: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
@@ -66,7 +68,7 @@ def traced(
 
 
 def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, jit_compile: bool = False) -> list[np.ndarray]:
-    """The same of the fused loss."""
+    """Returns the same for the fused loss."""
     states, *others = map(tf.constant, inputs)
     chunk_elements, has_bias = module._CPU_CHUNK_ELEMENTS, len(others) == 3
     computed = traced(epsilon, skip_padding, chunk_elements, states.dtype, has_bias, jit_compile)
@@ -74,7 +76,7 @@ def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, jit_compile: 
 
 
 def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-5) -> None:
-    """Each array within `tolerance` of the largest element of what is expected."""
+    """Asserts that each array is within `tolerance` of the largest expected element."""
     for got, wanted in zip(actual, expected, strict=True):
         assert got.shape == wanted.shape
         assert np.isfinite(got).all()
@@ -87,7 +89,7 @@ def test_equals_plain_formula(epsilon, skip_padding):
     inputs = make_inputs()
     expected = plain(epsilon, *inputs)
     assert_close(fused(epsilon, skip_padding, *inputs), expected)
-    # Compared by value, not only with the other program: -log softmax of one row by hand.
+    # Compares with the value itself, not only with the other program: -log softmax of one row.
     states, table, targets = (array[:1, :1] if array.ndim > 1 and array.shape[0] == 3 else array for array in inputs)
     logits = states[0, 0].astype(np.float64) @ table.T.astype(np.float64)
     log_probs = logits - np.log(np.exp(logits).sum())
@@ -107,8 +109,8 @@ def test_a_bias_of_the_head(skip_padding):
 
 @pytest.mark.parametrize("shape", [(3, 1), (3, 7)])
 @pytest.mark.parametrize("skip_padding", [True, False])
-def test_each_target_may_have_a_scale_of_its_own(skip_padding, shape):
-    """Negative ones too; the loss itself is not scaled."""
+def test_each_target_can_have_a_different_scale(skip_padding, shape):
+    """Scales can be negative; the loss itself is not scaled."""
     states, table, bias, targets = map(tf.constant, make_inputs(has_bias=True))
     scales = tf.constant(np.random.default_rng(1).normal(size=shape).astype(np.float32))
     with tf.GradientTape() as tape:
@@ -128,7 +130,7 @@ def test_each_target_may_have_a_scale_of_its_own(skip_padding, shape):
 @pytest.mark.parametrize("skip_padding", [True, False])
 @pytest.mark.parametrize("rows", [63, 64, 65, 128, 200])
 def test_chunks_add_up(monkeypatch, rows, skip_padding, has_bias):
-    monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 1)  # the fewest rows a chunk
+    monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 1)  # the smallest chunk size
     inputs = make_inputs(batch=rows, target_len=1, seed=rows, has_bias=has_bias)
     inputs[-1][rows // 2 : rows // 2 + 20] = 0  # padding inside, at the edge of a chunk
     assert_close(fused(0.1, skip_padding, *inputs), plain(0.1, *inputs))
@@ -152,7 +154,7 @@ def test_on_an_accelerator_chunks_are_larger_and_nothing_branches(monkeypatch, s
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
-def test_nothing_but_padding_is_zero(skip_padding):
+def test_the_loss_of_padding_is_zero(skip_padding):
     states, table, targets = make_inputs()
     loss, d_states, d_table = fused(0.1, skip_padding, states, table, np.zeros_like(targets))
     assert loss == 0
@@ -161,7 +163,7 @@ def test_nothing_but_padding_is_zero(skip_padding):
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
-def test_padding_weighs_nothing(skip_padding):
+def test_padding_has_no_weight(skip_padding):
     states, table, targets = make_inputs()
     changed = np.where(targets[..., None] == 0, 100.0, states).astype(np.float32)
     before = fused(0.1, skip_padding, states, table, targets)

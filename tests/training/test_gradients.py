@@ -1,4 +1,4 @@
-"""Loss and gradients of rows: what a model adds to the loss, and what it must have."""
+"""Loss and gradients of rows: additions of the model to the loss, and requirements of the model."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ TARGET = np.array([[3, 1, 0], [5, 6, 1], [1, 0, 0], [9, 8, 1]], np.int32)
 
 
 def make(dtype: str = "float32"):
-    """A model whose layers add something for each target token, in the dtype that they compute in."""
+    """Returns a model whose layers add a loss for each target token, in their compute dtype."""
     keras.utils.set_random_seed(1)
     model: keras.Model = make_model(TransformerConfig(vocab_size=20, **SIZES))
     plain = model.states
@@ -68,7 +68,7 @@ def test_an_auxiliary_loss_is_added_and_trained():
 
 @pytest.mark.parametrize("kind", ["simcut", "rdrop"])
 def test_a_second_prediction_is_added_and_trained(kind, monkeypatch):
-    """Against the plain formula of two passes, of which the second has hidden tokens (here also with R-Drop)."""
+    """Compares with the plain formula of two passes, of which the second has hidden tokens (here also with R-Drop)."""
     model = make()
     monkeypatch.setattr(consistency, "token_cutoff", lambda ids, *_: tf.where(ids % 4 == 1, -ids, ids))
     found = gradients_of(model, slice(None), consistency=kind, consistency_weight=2.0)
@@ -110,15 +110,15 @@ def test_patterns_of_frozen_weights_are_checked():
 
 @pytest.mark.quick("transformer")
 @pytest.mark.parametrize("family", TINY)
-def test_no_sum_depends_on_which_part_is_done_first(family):
-    """AddN of three or more begins with an input that nothing else needs at that moment, if there is one."""
+def test_no_sum_depends_on_the_order_of_its_parts(family):
+    """AddN of three or more inputs starts with one that no other operation needs at that moment, if there is one."""
     model = make_model(tiny_family(family))
     graph = TrainingStep(model, TrainConfig(), tf.distribute.get_strategy()).row_gradients.graph
     sums = [operation for operation in graph.get_operations() if operation.type == "AddN"]
     assert sums
     for operation in (operation for operation in sums if len(operation.inputs) > 2):
         for part in operation.inputs:
-            while part.op.type in ("Reshape", "Sum"):  # may hand on what they got without copying it
+            while part.op.type in ("Reshape", "Sum"):  # can pass on their input without copying it
                 assert len(part.consumers()) == 1, operation.name
                 part = part.op.inputs[0]
             assert len(part.consumers()) == 1, operation.name
@@ -141,7 +141,7 @@ def test_an_auxiliary_loss_may_be_of_the_compute_dtype():
     assert rounded == pytest.approx(exact, rel=0.2)
 
 
-def test_a_head_whose_matrix_is_computed_is_refused():
+def test_a_head_with_a_computed_matrix_is_rejected():
     model = make()
     model.output_embedding.table = tf.constant(model.output_embedding.table.numpy())
     layout = MatrixLayout([variable.shape for variable in model.trainable_variables])

@@ -1,4 +1,4 @@
-"""Weights in one matrix and out of it."""
+"""The packing of weights into one matrix."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def weights() -> list[np.ndarray]:
     return [random.normal(size=shape).astype(np.float32) for shape in SHAPES]
 
 
-def test_every_weight_has_rows_of_its_own(weights):
+def test_weights_share_no_rows(weights):
     layout = MatrixLayout(SHAPES)
     (matrix,) = layout.join_arrays(weights)
     assert layout.shapes == [matrix.shape] == [(1 + 1 + 1 + 3 + 8 + 1, 128)]
@@ -25,7 +25,7 @@ def test_every_weight_has_rows_of_its_own(weights):
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
-def test_out_again_they_are_the_same(weights, parts):
+def test_unpacked_weights_are_unchanged(weights, parts):
     layout = MatrixLayout(SHAPES, parts)
     matrices = layout.join(weights)
     assert [tuple(matrix.shape) for matrix in matrices] == layout.shapes
@@ -38,7 +38,7 @@ def test_out_again_they_are_the_same(weights, parts):
         np.testing.assert_array_equal(matrix, array)
 
 
-def test_a_weight_of_another_shape_is_refused(weights):
+def test_a_weight_with_a_different_shape_is_rejected(weights):
     weights[0] = weights[0].T
     with pytest.raises(ValueError, match=r"shape \(3, 5\) cannot be \(5, 3\)"):
         MatrixLayout(SHAPES).join_arrays(weights)

@@ -1,4 +1,4 @@
-"""That what is trained learns: a task with one right answer, to near zero loss."""
+"""Training learns a deterministic task to a loss near zero."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from tests.training.trajectories import make_step
 @pytest.mark.slow
 @pytest.mark.parametrize("task, steps", [(tiny_training.copy, 250), (tiny_training.reverse, 600)])
 def test_learns(tmp_path, task, steps):
-    """To near zero loss, and the greedy translations of sentences it never saw are right."""
+    """The greedy translations of unseen sentences are correct as well."""
     prepared = make_data(tmp_path, task, train_pairs=4000, valid_pairs=30, longest=4)
     trainer = make_trainer(
         tmp_path / "run",
@@ -44,12 +44,12 @@ def test_learns(tmp_path, task, steps):
     hypotheses = [translation.text for translation in translator.translate(sources)]
     right = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     assert right >= 28, list(zip(hypotheses, references, strict=True))
-    # The trainer's own BLEU is of the same search with the same weights.
+    # The trainer's BLEU comes from the same search with the same weights.
     assert records(tmp_path / "run", "valid")[-1]["bleu"] == translation_scores.bleu(hypotheses, references)
 
 
 def reversed_words(count: int, seed: int) -> dict[str, np.ndarray]:
-    """Sources of 3 to 6 of nine words, and the same words in reverse."""
+    """Returns sources of 3 to 6 of nine words, and the same words in reverse."""
     random = np.random.default_rng(seed)
     source, target = np.zeros((2, count, 7), np.int32)
     for row in range(count):
@@ -59,7 +59,7 @@ def reversed_words(count: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def step_on_words(first_seed: int, **train) -> tuple[TrainingStep, object]:
-    """A training step and its batches, no two of which are the same."""
+    """Returns a training step and its batches, which are all different."""
     training = make_step(train, {"vocab_size": 12, "d_model": 32, "d_ff": 64}, make_strategy("cpu"))
     ids = tf.TensorSpec([None, None], tf.int32)
     batches = tf.data.Dataset.from_generator(
@@ -70,7 +70,7 @@ def step_on_words(first_seed: int, **train) -> tuple[TrainingStep, object]:
 
 
 def sampled_gleu(training: TrainingStep, pairs: dict[str, np.ndarray]) -> float:
-    """Mean GLEU of eight samples of each sentence, by the search of translations."""
+    """Returns the mean GLEU of eight samples of each sentence, from the search of translations."""
     training.fill_model()
     settings = DecodeConfig(sampling=True, beam_size=8, max_length_factor=1.25, max_length_offset=5)
     drawn = Searcher(training.model, settings)(pairs["source"]).token_ids.numpy()
@@ -84,7 +84,7 @@ def sampled_gleu(training: TrainingStep, pairs: dict[str, np.ndarray]) -> float:
 
 @pytest.mark.slow
 def test_risk_raises_the_expected_gleu_of_sentences_it_never_saw():
-    """Of a model that is half trained, within a few updates."""
+    """Within a few updates of a half-trained model."""
     held_out = reversed_words(100, seed=10**9)
     likelihood, batches = step_on_words(1, learning_rate_scale=0.5, warmup_steps=100)
     likelihood.run(batches, 200)

@@ -1,4 +1,4 @@
-"""How much memory the loss takes: that of a chunk of logits, not that of all, however many tokens there are."""
+"""The loss takes the memory of a chunk of logits, for any number of tokens."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 ROOT = pathlib.Path(__file__).parents[2]
 VOCAB = 16000
 
-# In a process of its own, whose peak is not that of other tests.
+# A separate process, so that its peak does not include other tests.
 MEASURE = """
 import sys
 import tensorflow as tf
@@ -49,7 +49,7 @@ print(peak() - before)
 
 
 def peak(kind: str, tokens: int) -> float:
-    """The memory that loss and gradients took at most, as a share of float32 logits [tokens, vocab]."""
+    """Returns the peak memory of loss and gradients as a share of float32 logits, [tokens, vocab]."""
     command = [sys.executable, "-c", MEASURE, kind, str(tokens), str(VOCAB)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
@@ -59,5 +59,5 @@ def peak(kind: str, tokens: int) -> float:
 
 @pytest.mark.parametrize("kind", ["skip_padding", pytest.param("static_shapes", marks=pytest.mark.slow)])
 def test_the_fused_loss_never_holds_the_logits(kind):
-    """1 GB of them."""
-    assert peak(kind, 16384) < 0.3  # all logits would be 1
+    """All logits would take 1 GB."""
+    assert peak(kind, 16384) < 0.3  # All logits would be 1.

@@ -1,4 +1,4 @@
-"""The monitor: each step once in the records, also after a resumption."""
+"""The monitor records each step once, also after a resumption."""
 
 import contextlib
 import errno
@@ -21,8 +21,8 @@ from tests import programs
 
 
 @pytest.fixture
-def drawn() -> None:
-    """Curves are drawn, which takes as long as all else that a monitor does."""
+def with_curves() -> None:
+    """Enables curves, which take as long as all other work of a monitor."""
     programs.be_quick(False)
 
 
@@ -41,7 +41,7 @@ def steps_and_kinds(run: Run) -> list[tuple[int, str]]:
 def scalar_steps(run: Run, name: str) -> list[int]:
     events = EventAccumulator(str(run.tensorboard_path))
     events.Reload()
-    # Sorted: the files of one second and one process have numbers in their names, and 10 comes before 9.
+    # The names of files of one second and process have numbers, and 10 sorts before 9.
     return sorted(event.step for event in events.Tensors(name))
 
 
@@ -51,7 +51,7 @@ def test_records(tmp_path, capsys):
     log(monitor, 10)
     log(monitor, 30, embedding_norm=2)
     monitor.log_validation(30, loss=6.0, perplexity=403.4, bleu=None)
-    # Readable while training goes on.
+    # The file can be read during training.
     assert read_metrics(run.metrics_path) == [json.loads(line) for line in run.metrics_path.read_text().splitlines()]
     first, second, validation = read_metrics(run.metrics_path)
     assert first == {
@@ -99,7 +99,7 @@ def test_resuming_drops_what_will_happen_again(tmp_path):
 
 
 def test_killed_while_resuming(tmp_path, monkeypatch):
-    """The scalars are made anew before the lines are dropped, so that the next life does it all again."""
+    """The scalars are written again before the lines are dropped, so that the next process repeats the rest."""
     run = Run(tmp_path)
     monitor = Monitor(run, total_steps=100)
     for step in (10, 20, 30):
@@ -136,7 +136,7 @@ def test_not_a_number_is_null_in_json(tmp_path):
     log(Monitor(run, total_steps=100, start_step=10), 20)  # reads the nulls
 
 
-def test_curves(tmp_path, drawn):
+def test_curves(tmp_path, with_curves):
     run = Run(tmp_path)
     monitor = Monitor(run, total_steps=100)
     monitor.draw_curves()
@@ -145,7 +145,7 @@ def test_curves(tmp_path, drawn):
     log(monitor, 20)
     monitor.log_validation(20, loss=6.0, perplexity=403.4)
     narrow = run.curves_path.read_bytes()
-    assert b"BLEU" not in narrow and b"loss per token" in narrow  # its words are text
+    assert b"BLEU" not in narrow and b"loss per token" in narrow  # words are text
     monitor.log_validation(30, loss=5.0, perplexity=148.4, bleu=12.0)
     monitor.close()
     assert b"validation score" in run.curves_path.read_bytes() and b"BLEU" in run.curves_path.read_bytes()
@@ -173,14 +173,14 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_it_goes_on_where_nobody_reads_what_it_prints(tmp_path, monkeypatch, is_terminal):
-    class Gone(io.StringIO):
+    class ClosedOutput(io.StringIO):
         def isatty(self):
             return is_terminal
 
         def write(self, text):
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(sys, "stderr", Gone())
+    monkeypatch.setattr(sys, "stderr", ClosedOutput())
     run = Run(tmp_path)
     with contextlib.closing(Monitor(run, total_steps=100)) as monitor:
         log(monitor, 10)
@@ -196,7 +196,7 @@ def test_the_time_left_ends_with_the_minutes(tmp_path, capsys, monkeypatch):
     monitor.close()
     said = capsys.readouterr().err
     assert said.split(", ")[-1].split()[0] == "01:59"
-    # So soon after the start it is some number below the largest one.
+    # So soon after the start, the number of steps is below the maximum.
     assert re.match(r"step 10 of some [\d,]+: loss ", said)
 
 

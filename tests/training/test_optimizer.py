@@ -1,4 +1,4 @@
-"""Adam against NumPy, also where gradients come from repeated embedding lookups."""
+"""Adam against NumPy, including gradients of repeated embedding lookups."""
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +27,7 @@ def test_equals_numpy():
     adam, expected = Adam(variables, BETA1, BETA2, EPSILON), NumpyAdam(weights, BETA1, BETA2, EPSILON)
     apply = tf.function(adam.apply)
     for step, rate in enumerate(RATES, start=1):
-        # Of very different sizes, for the second moment to matter, and once zero, for epsilon to.
+        # The sizes differ greatly, so that the second moment matters, and one gradient is zero, so that epsilon does.
         gradients = [random.normal(size=array.shape) * 10.0 ** (step - 3) for array in weights]
         gradients[1] = gradients[1] * (step != 2)
         apply(
@@ -62,11 +62,11 @@ def test_repeated_ids_are_summed_before_they_are_squared():
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.gather(variable, ids) * upstream)
         slices = tape.gradient(loss, variable)
-        assert isinstance(slices, tf.IndexedSlices)  # one row a lookup: the danger is there
+        assert isinstance(slices, tf.IndexedSlices)  # one row per lookup, so that repetitions must be summed
         adam.apply([tf.convert_to_tensor(slices)], rate, step)
 
     for step, rate in enumerate(RATES, start=1):
-        ids = random.integers(0, 4, 12).astype(np.int32)  # rows 4 and 5 never
+        ids = random.integers(0, 4, 12).astype(np.int32)  # never rows 4 and 5
         ids[:3] = 2
         upstream = random.normal(size=(12, 4)).astype(np.float32)
         update(ids, upstream, tf.constant(rate), tf.constant(step))

@@ -1,4 +1,4 @@
-"""The fused loss of two predictions, and its gradients, against the plain formula, differentiated by TensorFlow."""
+"""The fused loss of two predictions and its gradients, compared with those of the plain formula."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SCALE, EPSILON = 3.0, 0.1
 
 
 def make_pairs(has_bias: bool = True) -> tuple[np.ndarray, ...]:
-    """Hidden states of both predictions, a head, and targets with padding."""
+    """Returns hidden states of both predictions, a head, and targets with padding."""
     states, *others = make_inputs(batch=12, has_bias=has_bias)
     return np.concatenate([states, make_inputs(batch=12, seed=1)[0]]), *others
 
@@ -47,7 +47,7 @@ def fused(
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """Chunks of 32 rows, so that the inputs have several, of which the last is not full."""
+    """Uses chunks of 32 rows, so that the inputs have several, of which the last is partial."""
     monkeypatch.setattr(module, "_CPU_CHUNK_ELEMENTS", 64 * VOCAB)
     monkeypatch.setattr(module, "_ACCELERATOR_CHUNK_ELEMENTS", 64 * VOCAB)
 
@@ -69,6 +69,6 @@ def test_equal_predictions_have_the_plain_loss_and_no_divergence():
     assert d_hidden.shape == (6, 7, 8) and head[0].shape[0] == VOCAB
 
 
-def test_a_loss_without_divergence_is_refused():
+def test_a_loss_without_divergence_is_rejected():
     with pytest.raises(ValueError, match="`terms.forward` must be a finite number above 0"):
         fused(PairTerms(1.0, 0.0, 0.0, 1.0), make_pairs())

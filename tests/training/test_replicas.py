@@ -1,4 +1,4 @@
-"""Eight replicas over hundreds of steps, and checkpoints that go on with another number of them."""
+"""Eight replicas over hundreds of steps, and checkpoints that resume with a different number of replicas."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def run_program(*arguments: object) -> None:
 
 
 def long_trajectory(folder: pathlib.Path, replicas: int, **case: Any) -> dict[str, np.ndarray]:
-    """As `trajectories.trajectory`, in a program with so many logical devices."""
+    """Runs `trajectories.trajectory` in a program with logical devices."""
     case = {"replicas": replicas, "steps": STEPS, "check_replicas": replicas > 1, **case}
     cases, results = folder / f"{replicas}.json", folder / f"{replicas}.npz"
     cases.write_text(json.dumps({"case": case}), encoding="utf-8")
@@ -44,16 +44,16 @@ def long_trajectory(folder: pathlib.Path, replicas: int, **case: Any) -> dict[st
         ({"accumulation_steps": 3}, {}, EXACT),
         ({"steps_per_call": 25}, {}, EXACT),
         ({"clip_norm": 0.5, "ema_decay": 0.9}, {}, EXACT),
-        # Shares round their gradients to bfloat16 before these are added up: at a low rate that stays what it is.
+        # Shares round their gradients to bfloat16 before the sum; at a low rate, this error does not grow.
         ({"mixed_bfloat16": True, "learning_rate_scale": 0.05, "warmup_steps": 100}, {"norm_position": "pre"}, 2e-3),
         ({"static_shapes": True, "jit_compile": True}, {}, EXACT),
-        # All experts for each token: of fewer, rounding sends some token to another one sooner or later.
+        # Each token uses all experts. With fewer, rounding eventually changes a token's expert.
         ({}, {"num_experts": 3, "experts_per_token": 3, "gate_noise": False, "balance_weight": 1.0}, EXACT),
     ],
     ids=["plain", "accumulation", "steps_per_call", "clipping_and_average", "bfloat16", "compiled", "experts"],
 )
 def test_eight_replicas_stay_with_one(tmp_path, train, model, tolerance):
-    """The same losses in every step; that all replicas end with the same bits, `check_replicas` makes sure."""
+    """The losses are the same in every step; `check_replicas` asserts that all replicas end with the same bits."""
     one, eight = (long_trajectory(tmp_path, replicas, train=train, model=model) for replicas in (1, 8))
     assert eight["loss"].shape == (STEPS,)
     assert one["loss"][-20:].mean() < one["loss"][:20].mean() - 0.1
@@ -73,10 +73,10 @@ def test_eight_replicas_stay_with_one(tmp_path, train, model, tolerance):
     ids=["plain", "accumulation_and_steps_per_call", "compiled", "bfloat16"],
 )
 def test_launch_train_on_eight_replicas_stays_with_one(tmp_path, train, tolerance):
-    """The same again through the program, validation included; batches at the end of an epoch have few rows."""
+    """Runs the program, including validation; batches at the end of an epoch have few rows."""
     data = tiny_training.make_data(tmp_path)
     settings = {"max_steps": STEPS, "checkpoint_steps": STEPS, "tokens_per_batch": 60}
-    # So that rounding stays what it is: at a high rate a difference in the last bit grows tenfold every twenty steps.
+    # At a high rate, a difference in the last bit would grow tenfold every twenty steps.
     settings |= {"learning_rate_scale": 0.3, "warmup_steps": 100, **train}
     model = {"dropout_rate": 0.0, "norm_position": "pre"}
     for replicas in (1, 8):
@@ -93,7 +93,7 @@ def test_launch_train_on_eight_replicas_stays_with_one(tmp_path, train, toleranc
 
 @pytest.mark.slow
 def test_a_checkpoint_of_eight_replicas_goes_on_with_any_number(tmp_path):
-    """On one, two, four and eight: the same losses and validations, for the global batch is the same."""
+    """On one, two, four and eight replicas, losses and validations are the same, since the global batch is."""
     data = tiny_training.make_data(tmp_path)
 
     def train(name: str, replicas: int, max_steps: int) -> None:

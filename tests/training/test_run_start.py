@@ -1,4 +1,4 @@
-"""A run that begins with the weights of another: what it takes, what it notes, and that it goes on by itself."""
+"""A run that is initialised with the weights of another run."""
 
 import dataclasses
 import re
@@ -21,16 +21,16 @@ from tests.training.tiny_training import make_config, make_trainer, records, tra
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory, data):
-    """A run with two checkpoints, of which the second is the better."""
-    model_dir = tmp_path_factory.mktemp("other") / "run"
+def other_run(tmp_path_factory, data):
+    """A run with two checkpoints, of which the second is better."""
+    model_dir = tmp_path_factory.mktemp("other_run") / "run"
     train(model_dir, data, max_steps=8)
     assert checkpoints.best(Run(model_dir).checkpoints_path).step == 8
     return model_dir
 
 
-def begun(folder, data, init_from, model=None, **settings) -> Trainer:
-    """A trainer that was not started."""
+def make_initialised_trainer(folder, data, init_from, model=None, **settings) -> Trainer:
+    """Returns a trainer that has not been started."""
     return Trainer(Run(folder), make_config(data, model, **settings), data, make_strategy("cpu"), init_from)
 
 
@@ -46,16 +46,16 @@ def assert_same_weights(trainer, weights):
 
 
 @pytest.mark.parametrize("chosen, step", [("4", 4), ("best", 8), (None, 8)])
-def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data, other, chosen, step):
-    trainer = begun(tmp_path / "run", data, RunCheckpoint(other, chosen), seed=5, ema_decay=0.9)
-    weights = saved_weights(other, str(step))
+def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data, other_run, chosen, step):
+    trainer = make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(other_run, chosen), seed=5, ema_decay=0.9)
+    weights = saved_weights(other_run, str(step))
     assert_same_weights(trainer, weights)
     state = trainer.training.read()
     assert not any(array.any() for part in ("first_moments", "second_moments") for array in state[part].values())
     for name, array in weights.items():
         np.testing.assert_array_equal(state["ema"][name], array)
     assert (trainer.step, trainer.position) == (0, Position())
-    path = Run(other).checkpoints_path / checkpoints.step_name(step)
+    path = Run(other_run).checkpoints_path / checkpoints.step_name(step)
     numbers = sum(array.size for array in weights.values())
     assert trainer.account == [
         f"began with the weights of {path}",
@@ -65,37 +65,37 @@ def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data,
     ]
     noted = Run(tmp_path / "run").init_from
     assert re.fullmatch("[0-9a-f]{8}", noted.pop("weights"))
-    assert noted == {"model_dir": str(other), "checkpoint": chosen, "path": str(path)}
+    assert noted == {"model_dir": str(other_run), "checkpoint": chosen, "path": str(path)}
 
 
-def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other):
-    shutil.copytree(other, tmp_path / "run")
+def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other_run):
+    shutil.copytree(other_run, tmp_path / "run")
     folder = Run(tmp_path / "run").checkpoints_path
-    checkpoints.save_weights(folder, "averaged_last2", 8, saved_weights(other, "8"), {})
+    checkpoints.save_weights(folder, "averaged_last2", 8, saved_weights(other_run, "8"), {})
     for step in checkpoints.steps(folder):
         checkpoints.discard(folder, step)
     with pytest.raises(InputError, match="contains averages but no step to resume from: copy a step back"):
-        begun(tmp_path / "run", data, None)
+        make_initialised_trainer(tmp_path / "run", data, None)
     assert len(records(tmp_path / "run", "train")) > 0
 
 
-def test_the_newest_average_is_the_default_and_moving_averages_are_taken(tmp_path, data, other):
+def test_the_newest_average_is_the_default_and_moving_averages_are_taken(tmp_path, data, other_run):
     source = tmp_path / "source"
-    shutil.copytree(other, source)
+    shutil.copytree(other_run, source)
     folder = Run(source).checkpoints_path
-    average = {name: array + 1 for name, array in saved_weights(other, "8").items()}
+    average = {name: array + 1 for name, array in saved_weights(other_run, "8").items()}
     checkpoints.save_weights(folder, "averaged_last2", 8, average, {})
-    assert_same_weights(begun(tmp_path / "run", data, RunCheckpoint(source)), average)
+    assert_same_weights(make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(source)), average)
     moving = {name: array + 2 for name, array in average.items()}
     checkpoints.save(folder, 9, average, {}, {}, moving)
-    assert_same_weights(begun(tmp_path / "moving", data, RunCheckpoint(source)), moving)
+    assert_same_weights(make_initialised_trainer(tmp_path / "moving", data, RunCheckpoint(source)), moving)
 
 
-def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
+def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other_run):
     model = {"num_decoder_layers": 2, "use_attention_bias": False}
     fresh = make_trainer(tmp_path / "fresh", data, model).training.read()["weights"]
-    trainer = begun(tmp_path / "run", data, RunCheckpoint(other, "8"), model)
-    weights, actual = saved_weights(other, "8"), trainer.training.read()["weights"]
+    trainer = make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(other_run, "8"), model)
+    weights, actual = saved_weights(other_run, "8"), trainer.training.read()["weights"]
     assert any(name.startswith("decoder/layer_1/") for name in actual.keys() - weights.keys())
     for name, array in actual.items():
         np.testing.assert_array_equal(array, weights.get(name, fresh[name]), err_msg=name)
@@ -107,20 +107,20 @@ def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other):
     assert left_out.startswith(f"left out: {len(names)} weights (") and left_out.endswith(f": {', '.join(names)}")
 
 
-def test_other_shapes_are_refused_by_name(tmp_path, data, other):
+def test_other_shapes_are_refused_by_name(tmp_path, data, other_run):
     with pytest.raises(InputError, match=r"different shapes cannot be copied: .*/inner_kernel \(16, 32\) -> \(16, 8\)"):
-        begun(tmp_path / "run", data, RunCheckpoint(other, "8"), {"d_ff": 8})
+        make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(other_run, "8"), {"d_ff": 8})
 
 
-def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path, data, other):
+def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path, data, other_run):
     more = dataclasses.replace(data.config, symbols=("<more>",), extend_vocab=3)
     pairs = [(f"<more> {line} ба", line) for line in tiny_training.sentences(50)]
     text = Corpus({"train": lambda: iter(pairs)})
     extended = prepare(text, more, tmp_path / "extended", lambda line: None, vocab_from=data.vocab_path)
-    trainer = begun(tmp_path / "run", extended, RunCheckpoint(other, "8"))
+    trainer = make_initialised_trainer(tmp_path / "run", extended, RunCheckpoint(other_run, "8"))
     count, further = data.tokenizer.vocab_size, spellings(data.tokenizer, extended.tokenizer)
     assert extended.tokenizer.vocab_size == count + len(further) == count + 4
-    weights, actual = saved_weights(other, "8"), trainer.training.read()["weights"]
+    weights, actual = saved_weights(other_run, "8"), trainer.training.read()["weights"]
     for name, array in weights.items():
         rows = [array[ids].mean(axis=0) for ids in further] if name == "target_embedding/table" else []
         np.testing.assert_array_equal(actual[name], np.concatenate([array, rows]) if rows else array, err_msg=name)
@@ -128,20 +128,20 @@ def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path,
 
 
 @pytest.mark.integration
-def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other):
+def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other_run):
     source = tmp_path / "source"
-    shutil.copytree(other, source)
+    shutil.copytree(other_run, source)
     init_from = RunCheckpoint(source, "4")
-    begun(tmp_path / "run", data, init_from, max_steps=3).train()
+    make_initialised_trainer(tmp_path / "run", data, init_from, max_steps=3).train()
     noted = Run(tmp_path / "run").init_from
     source.rename(tmp_path / "gone")
     for again in (init_from, RunCheckpoint(tmp_path / "gone", "4"), None):
-        trainer = begun(tmp_path / "run", data, again, max_steps=3)
+        trainer = make_initialised_trainer(tmp_path / "run", data, again, max_steps=3)
         assert trainer.account == []
         assert trainer.train() == (3, "had reached train.max_steps before", 0)
         assert_same_weights(trainer, saved_weights(tmp_path / "run", "3"))
         assert Run(tmp_path / "run").init_from == noted
     with pytest.raises(InputError, match=r"run began from .*step_00000004; omit --init_from, or use a different"):
-        begun(tmp_path / "run", data, RunCheckpoint(source), max_steps=3)
+        make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(source), max_steps=3)
     with pytest.raises(InputError, match="run began with fresh weights; omit --init_from"):
-        begun(other, data, RunCheckpoint(tmp_path / "gone"), max_steps=8)
+        make_initialised_trainer(other_run, data, RunCheckpoint(tmp_path / "gone"), max_steps=8)

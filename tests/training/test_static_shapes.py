@@ -1,4 +1,4 @@
-"""What a TPU asks of the training step, as far as it can be seen without one: XLA on the CPU compiles it."""
+"""The requirements of a TPU on the training step, tested with XLA on the CPU."""
 
 import json
 import os
@@ -20,14 +20,14 @@ HERE = pathlib.Path(__file__).parent
 
 @pytest.fixture
 def as_if_a_tpu(monkeypatch) -> tf.distribute.Strategy:
-    """A strategy that passes for a TPU's."""
+    """A strategy that is taken for a TPU's."""
     strategy = tf.distribute.get_strategy()
     monkeypatch.setattr(tf.distribute, "TPUStrategy", type(strategy))
     return strategy
 
 
 def run_case(name: str) -> tuple[dict, str]:
-    """What compiled_buckets.py finds, and what XLA logs of it."""
+    """Returns the results of compiled_buckets.py and the log of XLA."""
     logging = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "device_compiler=1"}
     done = subprocess.run(
         [sys.executable, HERE / "compiled_buckets.py", name],
@@ -45,17 +45,17 @@ def test_every_bucket_is_compiled_once_and_trains_as_without_xla(name):
     actual, log = run_case(name)
     assert actual["steps"] > actual["buckets"] > 5
     assert len(re.findall(r"Compilation of XLA executable time: .*#called: \d+", log)) == actual["buckets"]
-    # Sums are added up in another order; over an epoch of updates that shows more in bfloat16.
+    # Sums have a different order; over an epoch of updates, the effect is larger in bfloat16.
     tolerance = 2e-2 if "bfloat16" in name else 1e-4
     np.testing.assert_allclose(actual["compiled"], actual["plain"], rtol=tolerance)
-    assert actual["tokens"] == actual["corpus_tokens"]  # rows without a pair weigh nothing, and no pair is dropped
+    assert actual["tokens"] == actual["corpus_tokens"]  # Rows without a pair have no weight, and no pair is dropped.
     assert not actual["dynamic"]
     if name.startswith("whole"):
         assert actual["hlo"] > 1000 * actual["buckets"]
 
 
 def test_the_whole_step_has_no_shape_that_depends_on_the_data():
-    """Of one bucket, the last, whose batch has rows without a pair; the slow test looks at all."""
+    """Tests the last bucket, whose batch has rows without a pair; the slow test covers all."""
     batch = list(batches())[-1]
     assert dynamic_parts("f32[<=8,4] x, f32[4] dynamic-reshape, f32[2] dynamic-slice") == ["[<=8,4]", "dynamic-reshape"]
     hlo = whole_step({}).experimental_get_compiler_ir(batch)(stage="hlo")
@@ -70,7 +70,7 @@ def test_a_tpu_wants_static_shapes(as_if_a_tpu):
 
 
 def test_on_a_tpu_nothing_skips_padding_and_the_step_is_compiled_as_a_whole(as_if_a_tpu):
-    """The graph has no operation whose result's shape depends on the data, and no compiled function inside."""
+    """No operation in the graph has a shape that depends on the data, and no function inside is compiled."""
     training = make_step({"static_shapes": True, "jit_compile": True}, {}, as_if_a_tpu)
     ids = tf.TensorSpec([4, 8], tf.int32)
     arguments = {"source": ids, "target": ids}, tf.TensorSpec([], tf.int64)

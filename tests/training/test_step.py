@@ -1,4 +1,4 @@
-"""One training step: equal to the plain formulas, and the same however it is split up."""
+"""A training step equals the plain formulas, and does not depend on how it is divided."""
 
 import json
 import os
@@ -26,9 +26,9 @@ from tests.training.trajectories import (
 )
 
 HERE = pathlib.Path(__file__).parent
-# Changes that must not change the result, and some that do and must do so equally.
+# Some changes must not affect the result; others affect it, but equally.
 EVERYTHING = {"clip_norm": 0.5, "ema_decay": 0.9}
-FEW = {"tokens_per_batch": 24}  # so that some replicas have nothing
+FEW = {"tokens_per_batch": 24}  # leaves some replicas without pairs
 RISK = {**EVERYTHING, "objective": "risk", "risk_samples": 3, "likelihood_weight": 0.2, "learning_rate_scale": 0.3}
 
 SIMCUT = {**EVERYTHING, **FEW, "consistency": "simcut", "learning_rate_scale": 0.3}
@@ -40,7 +40,7 @@ def one_replica() -> tf.distribute.Strategy:
 
 @pytest.fixture(scope="module")
 def plain_training() -> TrainingStep:
-    """Traced, and not as it began."""
+    """A traced step that has made updates."""
     return make_step({}, {}, devices(1))
 
 
@@ -66,7 +66,7 @@ def one_replica_with_simcut() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
-    """Results of programs with logical devices."""
+    """The results of programs with logical devices."""
     folder = tmp_path_factory.mktemp("replicas")
     four, two = ({"replicas": replicas, "check_replicas": True} for replicas in (4, 2))
     by_strategy = {
@@ -79,7 +79,8 @@ def many_replicas(tmp_path_factory) -> dict[str, np.ndarray]:
     }
     results: dict[str, np.ndarray] = {}
     for orders, cases in by_strategy.items():
-        # One program a strategy: TensorFlow keeps the groups of its collective operations for good.
+        # There is one program per strategy, since TensorFlow keeps groups of collective operations for the whole
+        # process.
         (folder / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
         command = [HERE / "trajectories.py", folder / "cases.json", folder / "results.npz", orders]
         root = str(HERE.parents[1])
@@ -93,11 +94,11 @@ def _environment() -> dict[str, str]:
 
 
 def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
-    """Every array within `tolerance` of the largest element of its expectation."""
+    """Asserts that every array is within `tolerance` of the largest expected element."""
     assert actual.keys() == expected.keys()
     for name, wanted in expected.items():
-        # The softmax does not change when all keys move alike: the true gradient of their bias is 0, Adam makes
-        # steps of full size of the rounding errors, and no output depends on them.
+        # The softmax does not change if all keys change alike. The true gradient of their bias is therefore 0, Adam
+        # makes full-sized steps from rounding errors, and no output depends on them.
         if "key_bias" in name:
             continue
         np.testing.assert_allclose(
@@ -108,7 +109,7 @@ def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], 
 @pytest.mark.integration
 @pytest.mark.parametrize("name", ["four", "two", "risk", "simcut"])
 def test_many_replicas_equal_one(name, many_replicas, request):
-    """With clipping and moving averages; four take several steps a call, two accumulate; of risk there are two."""
+    """With clipping and moving averages. Four take several steps per call, two accumulate, and two are for risk."""
     one = request.getfixturevalue(f"one_replica_with_{name if name in ('risk', 'simcut') else 'everything'}")
     many = {key.partition(":")[2]: array for key, array in many_replicas.items() if key.startswith(f"{name}:")}
     assert_same(many, one)
@@ -116,7 +117,7 @@ def test_many_replicas_equal_one(name, many_replicas, request):
 
 @pytest.mark.integration
 def test_risk_does_not_depend_on_parts_and_streams(one_replica_with_risk, monkeypatch):
-    """Which draw the same outputs of a sentence."""
+    """Parts and streams draw the same outputs of a sentence."""
     assert (one_replica_with_risk["sampled_gleu"] > 0).all()
     monkeypatch.setattr("t2t_keras.training.step.num_streams", lambda strategy: 1)
     assert_same(trajectory(steps=4, train={**RISK, "accumulation_steps": 3}), one_replica_with_risk)
@@ -132,12 +133,12 @@ def test_simcut_does_not_depend_on_parts_and_streams(one_replica_with_simcut, mo
 
 @pytest.mark.integration
 def test_elements_go_to_the_replicas_in_order(many_replicas):
-    """As the pipeline counts on: all shares of one batch, then all of the next."""
+    """The pipeline relies on this order: all shares of one batch, then all of the next."""
     np.testing.assert_array_equal(many_replicas["order"], np.arange(12).reshape(3, 4))
 
 
 def test_accumulation_changes_nothing(plain, monkeypatch):
-    """And the network is traced once for all streams and parts."""
+    """The network is traced once for all streams and parts."""
     states, calls = Transformer.states, []
     monkeypatch.setattr(Transformer, "states", lambda *args, **how: calls.append(how) or states(*args, **how))
     training = make_step({"accumulation_steps": 3}, {}, devices(1))
@@ -161,7 +162,7 @@ def test_compiled_equals_not_compiled():
 
 @pytest.mark.integration
 def test_accumulation_changes_nothing_with_experts():
-    """Their balance losses add up."""
+    """The balance losses of experts are summed."""
     model = {"num_experts": 4, "experts_per_token": 2, "gate_noise": False, "balance_weight": 1.0}
     parts, expected = (trajectory(steps=3, model=model, train={"accumulation_steps": parts}) for parts in (3, 1))
     assert_same(parts, expected)
@@ -171,14 +172,14 @@ def test_accumulation_changes_nothing_with_experts():
 def test_bfloat16_stays_near(plain):
     mixed = trajectory(train={"mixed_bfloat16": True})
     np.testing.assert_allclose(mixed["loss"], plain["loss"], rtol=0.05)
-    assert np.abs(mixed["loss"] - plain["loss"]).max() > 1e-5  # it did compute in bfloat16
+    assert np.abs(mixed["loss"] - plain["loss"]).max() > 1e-5  # It did compute in bfloat16.
     assert {array.dtype for array in mixed.values()} == {np.dtype(np.float32)}
 
 
 @pytest.mark.quick("changes0")
 @pytest.mark.parametrize("changes", [EVERYTHING, {"label_smoothing": 0.0, "learning_rate_scale": 3.0}])
 def test_equals_the_formulas(changes):
-    """Three steps against the model's logits, the plain loss, autodiff, the schedule and Adam in NumPy."""
+    """Three steps against the model's logits, the plain loss, differentiation, the schedule and Adam in NumPy."""
     training = make_step(changes, {}, one_replica())
     config, model = training.config, training.model
     variables = model.trainable_variables
@@ -219,7 +220,7 @@ def test_equals_the_formulas(changes):
         assert "ema" not in state
 
 
-# Which weights are frozen is decided after the objective has made its gradients.
+# Frozen weights are excluded after the objective has computed its gradients.
 @pytest.mark.parametrize(
     "train",
     [pytest.param(EVERYTHING, id="likelihood"), pytest.param(RISK, id="risk", marks=pytest.mark.slow)],
@@ -240,7 +241,7 @@ def test_reading_and_writing_go_on_bit_for_bit():
     state = training.read()
     training.run(make_batches(training.config, one_replica()), 2)
     expected = training.read()
-    training.write(state, 3)  # after more steps, of which nothing may be left
+    training.write(state, 3)  # Later steps must leave no trace.
     assert int(training.step) == 3
     training.run(make_batches(training.config, one_replica()), 2)
     for part, arrays in training.read().items():
@@ -269,7 +270,7 @@ def test_the_model_gets_the_weights_of_a_moment(ema_decay, part, plain_training)
     before = {name: variable.numpy() for name, variable in variables.items()}
     training.run(make_batches(training.config, one_replica()), 2)
     state = training.read()
-    assert all((variables[name].numpy() == array).all() for name, array in before.items())  # it is no part of training
+    assert all((variables[name].numpy() == array).all() for name, array in before.items())  # not part of training
     training.fill_model()
     for name, variable in variables.items():
         np.testing.assert_array_equal(variable.numpy(), state[part][name])
@@ -279,7 +280,7 @@ def test_the_model_gets_the_weights_of_a_moment(ema_decay, part, plain_training)
 
 
 def test_validation_loss_is_the_plain_cross_entropy():
-    training = make_step({}, {"dropout_rate": 0.5}, one_replica())  # of which validation must see nothing
+    training = make_step({}, {"dropout_rate": 0.5}, one_replica())  # must not affect validation
     loss, tokens = training.validation_loss(make_batches(training.config, one_replica()), 4)
     batches = make_batches(training.config, one_replica())
     totals = np.zeros(2)
@@ -327,7 +328,7 @@ def test_streams_may_have_fewer_rows_than_others_or_none(rows, train, plain_trai
 
 @pytest.mark.integration
 def test_dropout_changes_the_loss_and_a_rate_may_be_constant(plain):
-    """That it repeats bit for bit, trainings that are interrupted show in `test_trainer.py`."""
+    """`test_trainer.py` shows with interrupted trainings that it is reproducible bit for bit."""
     train = {"schedule": "constant", "learning_rate_scale": 0.01, "warmup_steps": 2}
     dropped = trajectory(steps=3, train=train, model={"dropout_rate": 0.3})
     assert dropped["loss"][0] != plain["loss"][0]

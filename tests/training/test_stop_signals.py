@@ -1,4 +1,4 @@
-"""Signals are taken note of; asking twice is heard at once."""
+"""Signals are recorded, and a second one takes effect at once."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ def test_a_signal_is_noted_as_long_as_the_context_lasts(number):
         os.kill(os.getpid(), number)
         assert signals.received == number
     with signals:
-        assert signals.received == 0, "of the time before"
+        assert signals.received == 0, "the earlier handler is not restored"
     assert {each: signal.getsignal(each) for each in SIGNALS} == before
 
 
@@ -32,7 +32,7 @@ def test_a_hangup_that_nohup_ignores_stays_ignored():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_the_second_interrupt_is_heard_at_once():
+def test_the_second_interrupt_takes_effect_at_once():
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), StopSignals():
         os.kill(os.getpid(), signal.SIGINT)
@@ -40,7 +40,7 @@ def test_the_second_interrupt_is_heard_at_once():
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_outside_of_the_main_thread_signals_do_what_they_did():
+def test_signals_are_unchanged_outside_the_main_thread():
     before, inside = {each: signal.getsignal(each) for each in SIGNALS}, []
 
     def enter() -> None:

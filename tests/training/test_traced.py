@@ -1,4 +1,4 @@
-"""A function traced once and called in graphs, against the function itself."""
+"""A function that is traced once and called in graphs, compared with the function itself."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def polynomial(x: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
 
 
 @pytest.mark.parametrize("fewer_rewrites", [False, True])
-def test_calls_give_what_the_function_gives(fewer_rewrites):
+def test_calls_equal_the_function(fewer_rewrites):
     traced = TracedFunction(polynomial, [MATRIX, MATRIX], fewer_rewrites=fewer_rewrites)
     x, y = tf.reshape(tf.range(6.0), [2, 3]), tf.ones([2, 3])
 
@@ -53,7 +53,7 @@ def test_it_is_traced_once_and_copied_nowhere():
 
 
 def test_what_it_captures_and_changes():
-    """Nothing of a network does either; whoever traces something else gets what a `tf.function` would do."""
+    """Networks do neither; for other functions, the result equals that of a `tf.function`."""
     factor, count = tf.constant(2.0), tf.Variable(0)
 
     def function(x: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The loop: what it leaves behind, how it ends, and that an interruption changes nothing."""
+"""The training loop: its results, its end, and interruptions."""
 
 import functools
 import itertools
@@ -51,12 +51,12 @@ def epoch_plans(data) -> EpochPlans:
 
 
 def first_positions(data, count: int = 12) -> list[tuple[int, int]]:
-    """Epoch and batch of the first steps."""
+    """Returns epoch and batch of the first steps."""
     positions = itertools.islice(epoch_plans(data).positions(Position()), count)
     return [(position.epoch, position.batch) for position in positions]
 
 
-# What a training leaves behind.
+# ---- The results of a training ----
 
 
 def test_the_run_has_everything(uninterrupted, data):
@@ -88,7 +88,7 @@ def test_each_step_is_logged_once_with_its_numbers(uninterrupted, data):
 def test_the_checkpoint_knows_where_the_data_stood(uninterrupted, data):
     saved = checkpoints.latest(Run(uninterrupted).checkpoints_path)
     assert (saved.state["epoch"], saved.state["batch"]) == first_positions(data, 13)[-1]
-    assert saved.state["epoch"] == 1  # the end of an epoch was passed on the way
+    assert saved.state["epoch"] == 1  # It passed the end of an epoch.
     assert saved.state["computed_with"] == {
         **{"backend": "tensorflow", "dtype_policy": "float32"},
         **{"tensorflow": tf.__version__, "keras": keras.__version__},
@@ -105,7 +105,7 @@ def test_validations_go_with_checkpoints_and_the_best_is_noted(uninterrupted):
     assert (noted.step, noted.metric, noted.value) == (best["step"], "loss", best["loss"])
 
 
-# Interrupted and resumed.
+# ---- Interruption and resumption ----
 
 
 @pytest.mark.integration
@@ -120,7 +120,7 @@ def test_stopping_and_going_on_changes_nothing(tmp_path, data, uninterrupted):
 
 @pytest.mark.integration
 def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, uninterrupted):
-    """In the middle between two lines of the log, of which the second covers what was before the signal too."""
+    """The signal comes between two lines of the log; the second line includes the steps before the signal."""
     run_dir = tmp_path / "run"
     settings = {**SETTINGS, "log_steps": 5, "steps_per_call": 1}
     handler = signal.getsignal(signal.SIGTERM)
@@ -130,7 +130,7 @@ def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, u
     assert "SIGTERM" in outcome.reason and "same command" in outcome.reason
     assert saved_steps(run_dir) == [4, 7]
     assert signal.getsignal(signal.SIGTERM) == handler
-    assert [line["step"] for line in records(run_dir, "valid")] == [4]  # none at the signal: it is in a hurry
+    assert [line["step"] for line in records(run_dir, "valid")] == [4]  # no validation at the signal, to end quickly
 
     assert train(run_dir, data, **settings).step == 12
     steps = records(uninterrupted, "train")
@@ -144,7 +144,7 @@ def test_a_signal_saves_first_and_nothing_is_lost(monkeypatch, tmp_path, data, u
 
 
 class KilledError(Exception):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 @pytest.mark.integration
@@ -158,7 +158,7 @@ class KilledError(Exception):
     ],
 )
 def test_killed_during_a_validation_changes_nothing(monkeypatch, tmp_path, data, uninterrupted, place, step):
-    """What was trained is saved already; the validation comes first in the next life."""
+    """The training state is already saved, so that the next process starts with the validation."""
     owner = Validator if place == "validate" else CheckpointWriter
     real = getattr(owner, place)
 
@@ -210,7 +210,7 @@ def test_a_finished_run_stays_as_it_is(monkeypatch, tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=4)
     before = Run(tmp_path).metrics_path.read_bytes()
-    monkeypatch.setattr(TrainingStep, "run", None)  # nothing may run
+    monkeypatch.setattr(TrainingStep, "run", None)  # No step may run.
     assert train(tmp_path, data, max_steps=4) == (4, "had reached train.max_steps before", 0)
     assert Run(tmp_path).metrics_path.read_bytes() == before
 
@@ -228,7 +228,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, data, scripted):
 
 @pytest.mark.integration
 def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, data, scripted):
-    """It may be what can be rescued; it goes once a checkpoint was taken up."""
+    """The partial checkpoint may be recoverable; it is removed once a checkpoint has been loaded."""
     del scripted
     train(tmp_path, data, max_steps=4)
     folder = Run(tmp_path).checkpoints_path
@@ -244,11 +244,11 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     assert not half_written.exists()
 
 
-# The ways to end.
+# ---- The end of a training ----
 
 
 def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
-    """As the messages about too little memory or too small batches ask for."""
+    """The messages about too little memory or too small batches ask for this."""
     del scripted
     with pytest.raises(InputError, match="train.tokens_per_batch=5 must be at least"):
         train(tmp_path, data, tokens_per_batch=5)
@@ -309,7 +309,7 @@ def test_memory_that_runs_out_on_the_largest_batch(monkeypatch, tmp_path, data):
 
 @pytest.mark.integration
 def test_the_largest_batch_leaves_no_trace(monkeypatch, tmp_path, data):
-    """Whatever the trial step did to the weights is taken back before the first real one."""
+    """The first step starts from the weights before the trial step."""
     states = []
     run = TrainingStep.run
 
@@ -343,12 +343,12 @@ def test_xla_needs_static_shapes(tmp_path, data):
     assert not (tmp_path / "run").exists()
 
 
-# Checkpoints.
+# ---- Checkpoints ----
 
 
 @pytest.mark.integration
 def test_a_checkpoint_is_of_its_step_however_late_it_is_written(monkeypatch, tmp_path, data, uninterrupted):
-    """The arrays are copies: the steps that are made while the writer dawdles do not reach them."""
+    """The arrays are copies: steps that follow while the writer is slow do not change them."""
     trainer = make_trainer(tmp_path, data, **SETTINGS)
     save, late = checkpoints.save, []
 

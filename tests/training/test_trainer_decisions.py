@@ -1,4 +1,4 @@
-"""What the training loop decides by numbers and clocks: when to stop, save and validate, and what is best."""
+"""Decisions of the training loop by numbers and clocks: stopping, saving, validating, and the best checkpoint."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from tests.training.tiny_training import assert_same_end, best_step, make_traine
 @pytest.mark.integration
 def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scripted):
     del scripted
-    settings = {"log_steps": 4, "steps_per_call": 3}  # step 6 is the second of three in a call
+    settings = {"log_steps": 4, "steps_per_call": 3}  # Step 6 is the second of three in a call.
     train(tmp_path, data, max_steps=4, **settings)
     good_run = TrainingStep.run
 
@@ -56,14 +56,14 @@ def test_patience(tmp_path, data, scripted):
     assert outcome.step == 4
     assert "no better validation loss in 2 validations" in outcome.reason
     assert best_step(tmp_path) == 2
-    # The same command again leaves it at that, more patience goes on.
+    # The same command does not continue; more patience does.
     assert train(tmp_path, data, patience=2, checkpoint_steps=1) == outcome
     assert train(tmp_path, data, patience=3, checkpoint_steps=1).step == 8
     assert best_step(tmp_path) == 5
 
 
 def test_checkpoints_are_saved_in_fractions_of_an_epoch(tmp_path, data, scripted):
-    """The interval is that of the first epoch, in whole updates, and stored."""
+    """The interval is computed from the first epoch in whole updates, and stored."""
     del scripted
     settings = {"checkpoint_epochs": 0.4, "max_steps": 7, "checkpoint_steps": 999}
     trainer = make_trainer(tmp_path, data, **settings)
@@ -83,14 +83,14 @@ def test_checkpoints_are_saved_in_fractions_of_an_epoch(tmp_path, data, scripted
 
 @pytest.mark.integration
 def test_a_validation_at_a_limit_does_not_count_for_patience(tmp_path, data, scripted):
-    """Else a training that a limit stopped now and then would end sooner than one that was never stopped."""
+    """Otherwise a training that is sometimes stopped by a limit would end earlier than an uninterrupted one."""
     settings = {"patience": 2, "checkpoint_steps": 2}
     scripted(3.0, 2.5, 2.8, 2.9, 2.0, 2.2, 2.3)
     train(tmp_path, data, max_steps=2, **settings)  # 3.0
     for step in (3, 5):  # 2.5, then 2.8 and 2.9
         outcome = train(tmp_path, data, max_steps=step, **settings)
         assert outcome == (step, "reached train.max_steps", 0)
-    assert best_step(tmp_path) == 3  # it may be the best all the same
+    assert best_step(tmp_path) == 3  # It can still be the best.
     assert train(tmp_path, data, **settings).step == 10  # 2.0, 2.2, 2.3
     lines = [(line["step"], line["loss"]) for line in records(tmp_path, "valid")]
     assert lines == [(2, 3.0), (3, 2.5), (4, 2.8), (5, 2.9), (6, 2.0), (8, 2.2), (10, 2.3)]
@@ -124,7 +124,7 @@ def test_a_decay_ends_with_the_last_step_and_may_be_interrupted(tmp_path, data, 
 
 @pytest.mark.integration
 def test_a_decay_ends_when_the_time_does(tmp_path, data, monkeypatch):
-    """Here the time allows 11 steps, which is known after 6 of them."""
+    """The time allows 11 steps, which is known after 6 of them."""
     monkeypatch.setattr(_Pace, "steps_left", lambda self, now: 5.4 if self._steps == 5 else math.inf)
     train(tmp_path / "without", data, max_steps=11)
     settings = {"decay_steps": 6, "max_minutes": 60.0, "max_steps": 1000}
@@ -138,7 +138,7 @@ def test_validations_of_their_own(tmp_path, data, scripted):
     scripted(5.0, 4.0, 3.0, 2.0)
     train(tmp_path, data, checkpoint_steps=8, validation_steps=5)
     assert [line["step"] for line in records(tmp_path, "valid")] == [5, 10, 12]
-    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # what was validated is there to be the best
+    assert saved_steps(tmp_path) == [5, 8, 10, 12]  # Validated checkpoints are kept to be the best.
 
 
 def test_divergence_before_any_checkpoint(monkeypatch, tmp_path, data, scripted):

@@ -1,4 +1,4 @@
-"""The loop when the disk, another worker or another training gets in its way."""
+"""Faults of the disk, other workers and concurrent trainings."""
 
 import contextlib
 import errno
@@ -20,7 +20,7 @@ from tests.training.tiny_training import make_trainer, records, saved_steps, sen
 
 
 def failing_at(monkeypatch, step: int, error: int) -> None:
-    """The checkpoint of a step cannot be written."""
+    """Makes writing the checkpoint of a step fail."""
     save = checkpoints.write_arrays
 
     def write(path, arrays):
@@ -46,7 +46,7 @@ def test_a_full_disk_ends_the_training_and_the_same_command_resumes_it(monkeypat
 
 
 def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_path, data, scripted):
-    """What the first worker alone does before a checkpoint is one of the things of which the others are told."""
+    """The first worker passes errors of writing metrics to all others before a checkpoint."""
     del scripted
     inside, fail_together = [], Workers.fail_together
 
@@ -74,7 +74,7 @@ def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_
     asked, ended, written = threading.Event(), threading.Event(), []
 
     def save(directory, step, *arguments):
-        os.kill(os.getpid(), signal.SIGINT)  # the second time: the trainer waits for this checkpoint
+        os.kill(os.getpid(), signal.SIGINT)  # the second signal, while the trainer waits for this checkpoint
         asked.set()
         ended.wait(300)
         written.append(step)
@@ -89,14 +89,14 @@ def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_
 
 @pytest.mark.integration
 def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, data, scripted):
-    """A folder on NFS may look as it was a minute ago."""
+    """NFS can show a directory as it was up to a minute ago."""
     del scripted
     train(tmp_path, data, max_steps=4)
     latest, pauses = checkpoints.latest, []
     monkeypatch.setattr(checkpoints, "latest", lambda path: latest(path) if len(pauses) > 2 else None)
     monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
     gather = Workers.gather
-    # As if there were another worker, which sees step 4 all the time.
+    # A fake worker sees step 4 all the time.
     monkeypatch.setattr(
         Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
     )
@@ -145,7 +145,7 @@ def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scri
 
 @pytest.mark.integration
 def test_an_error_of_reading_is_told_as_it_is(monkeypatch, tmp_path, data):
-    """TensorFlow replaces the error of a Python function with its own, whose message is forty lines long."""
+    """TensorFlow would replace the error of a Python function with its own, whose message has forty lines."""
 
     def read(self, rows, length=None):
         raise InputError("too many files are open (ulimit -n is 64)")

@@ -1,4 +1,4 @@
-"""Validation against the plain loss and against the translator."""
+"""Validation against the plain loss and the translator."""
 
 import copy
 import dataclasses
@@ -19,7 +19,7 @@ from tests.training.tiny_training import make_trainer
 
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory, data):
-    """Untrained, with moving averages that are another model's."""
+    """An untrained model, with moving averages of a different model."""
     settings = {"model": {"dropout_rate": 0.5}, "ema_decay": 0.9, "validation_sentences": 3}
     trainer = make_trainer(tmp_path_factory.mktemp("run"), data, **settings)
     random = np.random.default_rng(1)
@@ -34,7 +34,7 @@ def validation(trainer) -> Validation:
 
 
 def plain_loss(model, corpus) -> float:
-    """Mean of the unsmoothed losses over all tokens, sentence by sentence."""
+    """Returns the mean unsmoothed loss over all tokens, computed per sentence."""
     totals = np.zeros(2)
     for row in range(len(corpus)):
         batch = {"source": corpus.source_ids(np.array([row])), "target": corpus.target_ids(np.array([row]))}
@@ -44,7 +44,7 @@ def plain_loss(model, corpus) -> float:
 
 def test_loss_is_that_of_the_averaged_weights(trainer, data, validation):
     corpus, model = data.split("valid"), trainer.training.model
-    # For 40 sentences; it reads the weights as they are when it is called.
+    # For 40 sentences; it reads the weights at the time of the call.
     traced = tf.function(
         model, [dict.fromkeys(("source", "target"), tf.TensorSpec([None, None], tf.int32))], autograph=False
     )
@@ -65,7 +65,7 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
     trainer.training.fill_model()
     hypotheses = [translation.text for translation in validator._make_translator().translate(sources)]
     assert validation.score == translation_scores.bleu(hypotheses, references)
-    # An untrained model has a BLEU of about 0, which many a mistake would have too.
+    # An untrained model has a BLEU of about 0, which would hide mistakes.
     answers = [Translation(text) for text in references]
     monkeypatch.setattr(validator._make_translator(), "translate", lambda lines, scored: answers[: len(lines)])
     assert validator._score() == pytest.approx(100.0)
@@ -73,7 +73,7 @@ def test_bleu_is_that_of_the_first_sentences(monkeypatch, trainer, data, validat
 
 @pytest.mark.integration
 def test_sentences_longer_than_a_batch(tmp_path, data):
-    """Training would refuse a budget below its longest pair; a validation set is taken as it is."""
+    """Training rejects a budget below its longest pair; validation accepts any text."""
     train = data.split("train")
     budget = int(max(train.source_lengths.max(), train.target_lengths.max()))
     trainer = make_trainer(tmp_path, data, tokens_per_batch=budget)
@@ -86,7 +86,7 @@ def test_sentences_longer_than_a_batch(tmp_path, data):
 
 
 def test_a_huge_line_is_cut(monkeypatch, tmp_path, data, caplog):
-    """It would take more memory than there is, at every validation."""
+    """It would exceed the memory at every validation."""
     monkeypatch.setattr(evaluation, "MAX_CROSS_ENTROPY_LENGTH", 12)
     data = copy.copy(data)
     data.config = dataclasses.replace(data.config, max_length=9)
@@ -105,7 +105,7 @@ def test_a_huge_line_is_cut(monkeypatch, tmp_path, data, caplog):
     assert caplog.text.count("1 validation pairs are longer than 12 tokens; their loss covers the first 12") == 2
 
 
-@pytest.mark.parametrize("loss", [1e2, 1e5])  # the exponential of the first is a float64, but no float32
+@pytest.mark.parametrize("loss", [1e2, 1e5])  # the exponential of the first fits float64, but not float32
 def test_a_hopeless_model_has_infinite_perplexity(monkeypatch, trainer, loss):
     monkeypatch.setattr(TrainingStep, "validation_loss", lambda *args: (10 * loss, 10.0))
     monkeypatch.setattr(trainer.validator, "_sources", [])

@@ -1,4 +1,4 @@
-"""One model of few weights of every family that comes with the package: a new one adds its line here."""
+"""A tiny model of every included family; a new family adds a line."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +13,7 @@ SIZES: dict[str, Any] = {"vocab_size": 50, "d_model": 8}
 LAYERS: dict[str, Any] = {"num_encoder_layers": 2, "num_decoder_layers": 2}
 UNITS: dict[str, Any] = {"num_units": 8, "d_attention": 8}
 
-# Without noise in training that is not dropout, which replicas draw differently.
+# The only randomness in training is dropout, which replicas draw differently.
 TINY: dict[str, ModelConfig] = {
     config.family: config
     for config in (
@@ -27,5 +27,5 @@ TINY: dict[str, ModelConfig] = {
 
 
 def tiny_family(family: str, **changes: Any) -> Any:
-    """The settings of a family's tiny model with some fields changed."""
+    """Returns the settings of a family's tiny model with some changes."""
     return dataclasses.replace(TINY[family], **changes)

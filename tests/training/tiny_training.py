@@ -1,4 +1,4 @@
-"""Runs that take seconds: a made-up language of syllables, a model of one layer, a `Trainer`."""
+"""Trainings that take seconds: an artificial language of syllables, a model of one layer, a `Trainer`."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ from t2t_keras.training.backends import make_devices
 from t2t_keras.training.monitor import Monitor
 from t2t_keras.training.trainer import Outcome, Trainer
 
-# Byte fallback takes 256 entries, the special symbols 3; the rest holds every syllable.
+# Byte fallback takes 256 entries and the special symbols 3; the rest suffices for every syllable.
 VOCAB_SIZE = 300
 SYLLABLES = [consonant + vowel for consonant in "bdfgk" for vowel in "aeo"]
 MODEL: dict[str, Any] = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2}
@@ -34,12 +34,12 @@ TRAIN: dict[str, Any] = {
     "keep_checkpoints": 20,
     "steps_per_call": 3,
 }
-# What a line of metrics says about time, and so never twice the same.
+# The measured times in a line of metrics, which always differ.
 TIMES = ("seconds", "processor_seconds", "steps_per_second", "tokens_per_second")
 
 
 def sentences(count: int, longest: int = 6, seed: int = 1) -> list[str]:
-    """Different sentences of 2 to `longest` syllables."""
+    """Returns different sentences of 2 to `longest` syllables."""
     generator = random.Random(seed)
     made: dict[str, None] = {}
     while len(made) < count:
@@ -64,7 +64,7 @@ def make_data(
     longest: int = 6,
     vocab_type: VocabType = "bpe",
 ) -> PreparedData:
-    """Text files, and the prepared data made of them in `folder`/data."""
+    """Writes text files, and prepares them in `folder`/data."""
     texts = sentences(train_pairs + valid_pairs, longest)
     paths = {}
     for split, part in (("valid", texts[:valid_pairs]), ("train", texts[valid_pairs:])):
@@ -76,7 +76,7 @@ def make_data(
 
 
 def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train: Any) -> Config:
-    """A tiny configuration with some fields changed."""
+    """Returns a tiny configuration with some changes."""
     return Config(
         model=TransformerConfig(vocab_size=data.tokenizer.vocab_size, **{**MODEL, **(model or {})}),
         data=data.config,
@@ -86,7 +86,7 @@ def make_config(data: PreparedData, model: dict[str, Any] | None = None, **train
 
 
 def launch_flags(model_dir: pathlib.Path | str, data: PreparedData, **settings: Any) -> list[str]:
-    """The flags of launch.train for a run in `model_dir` with the settings of `make_config`, all of them."""
+    """Returns the flags of launch.train for a run in `model_dir` with all settings of `make_config`."""
     config = make_config(data, **settings).to_dict()
     del config["model"]["vocab_size"], config["data"]
     fields = [(section, name, value) for section, values in config.items() for name, value in values.items()]
@@ -104,24 +104,24 @@ def make_trainer(
     model_parallel: int = 1,
     **train: Any,
 ) -> Trainer:
-    """A trainer of the run in `model_dir`."""
+    """Returns a trainer of the run in `model_dir`."""
     devices = make_devices("cpu", replicas, model_parallel=model_parallel)
     return Trainer(Run(model_dir), make_config(data, model, **train), data, devices)
 
 
 def train(model_dir: pathlib.Path, data: PreparedData, **settings: Any) -> Outcome:
-    """Trains as far as the settings of `make_trainer` say."""
+    """Trains with the settings of `make_trainer`."""
     return make_trainer(model_dir, data, **settings).train()
 
 
 def records(model_dir: pathlib.Path, kind: str) -> list[dict[str, Any]]:
-    """The lines of metrics of one kind, without what differs from time to time."""
+    """Returns the lines of metrics of one kind, without measured times."""
     lines = read_metrics(Run(model_dir).metrics_path)
     return [{k: v for k, v in line.items() if k not in TIMES} for line in lines if line["kind"] == kind]
 
 
 def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tolerance: float = 1e-5) -> None:
-    """Two runs have the same metrics for the same steps, up to rounding, which norms of gradients show most."""
+    """Asserts that two runs have the same metrics, up to rounding, to which norms of gradients are most sensitive."""
     for kind in ("train", "valid"):
         lines, expected = records(model_dir, kind), records(expected_dir, kind)
         assert [line["step"] for line in lines] == [line["step"] for line in expected]
@@ -135,14 +135,14 @@ def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tol
 
 
 def state(model_dir: pathlib.Path, step: int) -> dict[str, np.ndarray]:
-    """All arrays of a checkpoint."""
+    """Returns all arrays of a checkpoint."""
     saved = checkpoints.load(Run(model_dir).checkpoints_path / checkpoints.step_name(step))
     parts = {"weights": saved.weights, "optimizer": saved.optimizer, "ema": saved.ema or {}}
     return {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
 
 
 def assert_same_end(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: int) -> None:
-    """Two runs have the same checkpoint of a step, bit for bit, and the same line of metrics for each step, once."""
+    """Asserts that two runs have the same checkpoint of a step, bit for bit, and the same metrics, each step once."""
     actual, expected = state(model_dir, step), state(expected_dir, step)
     assert actual.keys() == expected.keys()
     for name, array in expected.items():
@@ -151,12 +151,12 @@ def assert_same_end(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: i
 
 
 def saved_steps(model_dir: pathlib.Path) -> list[int]:
-    """The steps of a run's checkpoints."""
+    """Returns the steps of a run's checkpoints."""
     return checkpoints.steps(Run(model_dir).checkpoints_path)
 
 
 def send_at(monkeypatch, number: signal.Signals, *steps: int) -> None:
-    """The process gets the signal when training comes to each of these steps."""
+    """Sends the process the signal when training reaches each of these steps."""
     progress = Monitor.progress
 
     def sending(self, step):
@@ -174,7 +174,7 @@ def best_step(model_dir: pathlib.Path) -> int:
 
 
 def go_on(run: Run, data: PreparedData, max_steps: int, devices: Any, **train: Any) -> None:
-    """Trains a run to a later step, with its own settings or others."""
+    """Resumes a run up to a later step, with its own or changed settings."""
     config = run.config
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, max_steps=max_steps, **train))
     assert Trainer(run, config, data, devices).train().step == max_steps

@@ -43,13 +43,13 @@ MODEL = {
     "num_heads": 2,
     "dropout_rate": 0.0,
 }
-# At a budget of 60 tokens a batch has 5 to 30 pairs: shares are uneven, and with 8 replicas some are empty.
+# With a budget of 60 tokens, a batch has 5 to 30 pairs: shares are uneven, and with 8 replicas some are empty.
 TRAIN = {"tokens_per_batch": 60, "warmup_steps": 20, "max_steps": 1000, "steps_per_call": 1}
 STEPS = 10
 
 
 def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
-    """Pairs of 2 to 12 random tokens a side, end symbol included; low ids are the most frequent."""
+    """Returns pairs of 2 to 12 random tokens per side, including the end symbol; low ids are the most frequent."""
     random = np.random.default_rng(seed)
     sides = []
     for _ in range(2):
@@ -64,7 +64,7 @@ def random_corpus(pairs: int = 150, seed: int = 3) -> EncodedCorpus:
 def make_step(
     train: dict[str, Any], model: dict[str, Any] | str | ModelConfig, strategy: tf.distribute.Strategy
 ) -> TrainingStep:
-    """A fresh training step; the same weights each time."""
+    """Returns a new training step, always with the same weights."""
     config = TrainConfig(**{**TRAIN, **train})
     keras.utils.set_random_seed(config.seed)
     if isinstance(model, str):
@@ -77,7 +77,7 @@ def make_step(
 
 
 def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> Iterator:
-    """The batches of `random_corpus`, from the first on."""
+    """Yields the batches of `random_corpus`."""
     corpus, replicas = random_corpus(), strategy.num_replicas_in_sync
     plans = EpochPlans(
         corpus.source_lengths, corpus.target_lengths, config.tokens_per_batch, config.seed, config.static_shapes
@@ -88,7 +88,7 @@ def make_batches(config: TrainConfig, strategy: tf.distribute.Strategy) -> Itera
 
 @functools.cache
 def devices(replicas: int) -> tf.distribute.Strategy:
-    """So many logical devices, always as the same strategy: collective operations of two would have the same names."""
+    """Returns logical devices, always as one strategy: collective operations of two would have the same names."""
     return make_strategy("cpu", replicas)
 
 
@@ -111,13 +111,13 @@ def trajectory(
     Returns:
         The metrics and measures by name, [steps] each, and the state by part and weight name.
     """
-    # Random choices differ between replicas and parts; a choice by the ids does not.
+    # Random choices differ between replicas and parts; choices by the ids do not.
     with unittest.mock.patch.object(consistency, "token_cutoff", lambda ids, *_: tf.where(ids % 4 == 3, -ids, ids)):
-        return followed(make_step(train or {}, model or {}, devices(replicas)), steps, check_replicas)
+        return run_trajectory(make_step(train or {}, model or {}, devices(replicas)), steps, check_replicas)
 
 
-def followed(training: TrainingStep, steps: int = STEPS, check_replicas: bool = False) -> dict[str, np.ndarray]:
-    """What `trajectory` returns, of a step that was made before."""
+def run_trajectory(training: TrainingStep, steps: int = STEPS, check_replicas: bool = False) -> dict[str, np.ndarray]:
+    """Returns the same as `trajectory` for an existing step."""
     strategy = training.strategy
     batches = make_batches(training.config, strategy)
     together = training.config.steps_per_call
@@ -137,7 +137,7 @@ def followed(training: TrainingStep, steps: int = STEPS, check_replicas: bool = 
 
 @contextlib.contextmanager
 def same_metrics(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Inside, what a replica returns must be what replica 0 returns, bit for bit."""
+    """Asserts within the context that all replicas return the same as replica 0, bit for bit."""
     plain_run = strategy.run
 
     def run(function: Any, args: tuple = (), **options: Any) -> Any:
@@ -156,7 +156,7 @@ def same_metrics(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarray:
-    """The seeds that the model gets in training, int32 [steps, replicas and parts in any order, 2]."""
+    """Returns the seeds that the model gets in training, int32 [steps, replicas and parts in any order, 2]."""
     strategy = devices(replicas)
     training = make_step(train, {}, strategy)
     seen: list[np.ndarray] = []
@@ -164,7 +164,7 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
     def states(inputs: dict[str, tf.Tensor], *, seed: tf.Tensor, **settings: bool) -> States:
         del settings
         tf.numpy_function(lambda value: seen.append(value.copy()), [seed], [])
-        # In place of a network, which takes long to trace.
+        # Replaces the network, which takes long to trace.
         return States(network.target_embedding(inputs["target"]), tf.constant(0.0))
 
     network: keras.Model = training.model
@@ -174,7 +174,7 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
 
 
 def element_order(replicas: int, steps: int) -> np.ndarray:
-    """Which elements of a dataset the replicas get, int64 [steps, replicas]."""
+    """Returns the elements of a dataset that the replicas get, int64 [steps, replicas]."""
     strategy = devices(replicas)
     numbers = distributed(strategy, tf.data.Dataset.range(replicas * steps))
 

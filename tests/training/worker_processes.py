@@ -17,11 +17,11 @@ from tests import programs
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[1]
 PROGRAM = ("-m", "launch.train")
-PATIENCE = 600  # seconds that a busy machine may take for a start and some steps
+PATIENCE = 600  # seconds, for a busy machine to start and make some steps
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Returns free ports."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -30,19 +30,19 @@ def free_ports(count: int) -> list[int]:
 
 
 def tf_config(count: int) -> list[dict[str, str]]:
-    """The environment of each of so many workers on this machine."""
+    """Returns the environment of each worker on this machine."""
     cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
     tasks = [{"type": "worker", "index": index} for index in range(count)]
     return [{"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})} for task in tasks]
 
 
 def slurm(count: int) -> list[dict[str, str]]:
-    """Likewise as tasks of one node."""
+    """Returns the environments of tasks of one Slurm node."""
     step = {
         "SLURM_STEP_NUM_TASKS": str(count),
         "SLURM_STEP_NODELIST": "localhost",
         "SLURM_STEP_TASKS_PER_NODE": str(count),
-        "SLURM_JOB_ID": str(os.getpid()),  # which chooses the ports
+        "SLURM_JOB_ID": str(os.getpid()),  # determines the ports
         "SLURM_NODEID": "0",
     }
     return [{**step, "SLURM_PROCID": str(index), "SLURM_LOCALID": str(index)} for index in range(count)]
@@ -60,7 +60,7 @@ def has_pods() -> bool:
 
 
 def run_pods(count: int, flags: list[str], folder: pathlib.Path) -> None:
-    """A training of as many pods of a Kubernetes Job, up to its end; needs namespaces of Linux and `ip`."""
+    """Runs a training of several pods of a Kubernetes Job to its end; needs Linux namespaces and `ip`."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
     environment |= {"T2T_SERVICE": "t2t", "T2T_WORKERS": str(count), "T2T_PORT": "2222"}
     command = [sys.executable, *PROGRAM, "--strategy=multiworker", "--cluster=kubernetes", *flags]
@@ -80,10 +80,10 @@ class WorkerProcesses:
     """A training of several processes.
 
     Args:
-        flags: of launch.train, for each worker.
-        folder: for their outputs.
-        environments: what each worker finds its cluster in; as of `tf_config` if not given.
-        program: what each worker runs.
+        flags: the flags of launch.train for each worker.
+        folder: the directory of their outputs.
+        environments: the variables that describe the cluster to each worker; by default, those of `tf_config`.
+        program: the program that each worker runs.
     """
 
     def __init__(
@@ -110,11 +110,11 @@ class WorkerProcesses:
                 )
 
     def output(self, worker: int) -> str:
-        """What a worker has written to its standard error."""
+        """Returns the standard error of a worker."""
         return self._logs[worker].read_text(encoding="utf-8")
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Returns once the condition holds; all workers must live until then."""
+        """Waits until the condition holds; all workers must live until then."""
         deadline = time.monotonic() + PATIENCE
         while not condition():
             ended = [index for index, process in enumerate(self.processes) if process.poll() is not None]
@@ -123,7 +123,7 @@ class WorkerProcesses:
             time.sleep(0.01)
 
     def end(self, seconds: float = PATIENCE) -> list[int]:
-        """The exit status of each; a worker that takes longer than so many seconds is an error."""
+        """Returns the exit statuses; a worker that takes longer than this is an error."""
         deadline = time.monotonic() + seconds
         try:
             return [process.wait(max(deadline - time.monotonic(), 0.1)) for process in self.processes]
@@ -131,7 +131,7 @@ class WorkerProcesses:
             raise AssertionError(f"a worker hangs\n{self._outputs()}") from None
 
     def kill(self) -> None:
-        """Leaves nothing running."""
+        """Ends all processes."""
         for process in self.processes:
             process.kill()
             process.wait()
@@ -142,7 +142,7 @@ class WorkerProcesses:
 
 @contextlib.contextmanager
 def running(*arguments: Any, **named: Any) -> Iterator[WorkerProcesses]:
-    """`WorkerProcesses` that are ended at the end of the context, whatever happens in it."""
+    """`WorkerProcesses` that are ended with the context."""
     workers = WorkerProcesses(*arguments, **named)
     try:
         yield workers

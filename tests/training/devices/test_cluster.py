@@ -1,4 +1,4 @@
-"""The workers that an environment describes."""
+"""The workers that environment variables describe."""
 
 import json
 
@@ -26,13 +26,13 @@ def tf_config(**changes) -> dict[str, str]:
 
 def test_tf_config():
     assert find_cluster("tf_config", tf_config()) == Cluster(("a:1", "b:2"), 1)
-    cluster = {"chief": ["c:3"], "worker": ["a:1", "b:2"], "evaluator": ["e:9"]}  # which takes no part
+    cluster = {"chief": ["c:3"], "worker": ["a:1", "b:2"], "evaluator": ["e:9"]}  # an evaluator is not a worker
     assert find_cluster("auto", tf_config(cluster=cluster)) == Cluster(("c:3", "a:1", "b:2"), 2)
     chief = {"type": "chief", "index": 0}
     assert find_cluster("auto", tf_config(cluster=cluster, task=chief)) == Cluster(("c:3", "a:1", "b:2"), 0)
 
 
-def test_a_tf_config_may_have_addresses_by_index():
+def test_a_tf_config_can_have_addresses_by_index():
     cluster = {"worker": {"1": "b:2", "0": "a:1"}}
     assert find_cluster("tf_config", tf_config(cluster=cluster)) == Cluster(("a:1", "b:2"), 1)
 
@@ -54,7 +54,7 @@ def test_a_tf_config_that_is_no_cluster_of_workers(changes):
 
 
 def test_slurm_counts_in_the_order_of_its_list():
-    """As strings, node10 would come before node9."""
+    """In the order of strings, node10 would precede node9."""
     assert find_cluster("slurm", SLURM) == Cluster(("node9:10030", "node9:10031", "node10:10030"), 2)
 
 
@@ -96,12 +96,12 @@ def test_kubernetes():
 
 
 def test_kubernetes_where_pods_are_not_called_after_their_service():
-    """As those of a JobSet are, of which a service may have several Jobs."""
+    """In a JobSet, for example, one service can have several Jobs."""
     actual = find_cluster("kubernetes", {**KUBERNETES, "T2T_PODS": "t2t-node-0"})
     assert actual == Cluster(("t2t-node-0-0.t2t:2222", "t2t-node-0-1.t2t:2222"), 1)
 
 
-def test_auto_takes_what_is_there_tf_config_first():
+def test_auto_detects_the_environment_and_prefers_tf_config():
     assert find_cluster("auto", {}) is None
     assert find_cluster("auto", {"SLURM_PROCID": "0", "JOB_COMPLETION_INDEX": "0"}) is None
     assert find_cluster("auto", KUBERNETES).addresses[0] == "t2t-0.t2t:2222"

@@ -1,4 +1,4 @@
-"""The strategy that a name and the environment stand for."""
+"""The strategy for a name and an environment."""
 
 import json
 import signal
@@ -29,7 +29,7 @@ def no_gpus(monkeypatch):
 
 @pytest.fixture
 def two_gpus(monkeypatch):
-    """Two pretended GPUs, and the devices that a MirroredStrategy would be made of."""
+    """Fakes two GPUs, and records the devices of a MirroredStrategy."""
 
     class Device:
         def __init__(self, index: int) -> None:
@@ -75,7 +75,7 @@ def test_all_gpus_or_the_first(two_gpus, name):
 
 @pytest.mark.parametrize("name", ["auto", "cpu", "mirrored"])
 def test_many_replicas_on_a_machine_without_a_gpu(name):
-    """In a process of its own, in which nothing has used TensorFlow before, with the real lists of devices."""
+    """Runs a separate process, in which TensorFlow has not been used before, with the real lists of devices."""
     code = (
         "from t2t_keras.training.devices.strategy import make_strategy; import tensorflow as tf; "
         "has_gpu = tf.config.list_physical_devices('GPU'); "
@@ -137,7 +137,7 @@ def test_workers_of_the_environment(monkeypatch, no_gpus):
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, None], ids=["python", "other_language"])
 def test_the_handler_of_sigterm_is_that_from_before(monkeypatch, no_gpus, handler):
-    """A handler that Python did not install is not known to it, so it becomes the default."""
+    """Python cannot restore a handler that it did not install, so that the default is set."""
     real, replaced, before = signal.signal, [], signal.getsignal(signal.SIGTERM)
 
     def set_handler(number, new):
@@ -191,6 +191,6 @@ def test_every_name_is_handled(monkeypatch, two_gpus):
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", calls.append)
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: f"strategy of {resolver}")
     workers_in_environment(monkeypatch, 2)
-    assert make_strategy() == "strategy of resolver of mine", "it precedes the workers"
+    assert make_strategy() == "strategy of resolver of mine", "it must be found before the workers"
     assert calls == ["resolver of mine", "resolver of mine"]
     assert len({str(make_strategy(name)) for name in STRATEGIES if name != "auto"}) == 4

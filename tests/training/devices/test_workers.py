@@ -1,4 +1,4 @@
-"""Trainings of several processes: equal to those of one, alike in what they decide, clear when one is gone."""
+"""Trainings of several processes: equal to those of one process, with common decisions and clear errors."""
 
 import functools
 import os
@@ -37,7 +37,7 @@ LONGER = {
     "model__use_attention_bias": False,
     "model__norm_position": "pre",
 }
-SECONDS_TO_NOTICE = 60  # that a worker is gone
+SECONDS_TO_NOTICE = 60  # to notice a lost worker
 QUICKLY = (str(worker_processes.HERE / "launch_quickly.py"),)
 
 
@@ -48,7 +48,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make_flags(data):
-    """A function that makes the flags of a run: all settings of the tiny training, and some that differ."""
+    """Returns a function that makes the flags of a run: those of the tiny training, with some changes."""
 
     def make(model_dir: pathlib.Path, **changes: object) -> list[str]:
         plain = tiny_training.launch_flags(model_dir, data, model={"dropout_rate": 0.3}, **SIZES)
@@ -59,14 +59,14 @@ def make_flags(data):
 
 @pytest.fixture
 def eager():
-    """A few steps take less time so than their graph takes to make."""
+    """For a few steps, eager execution is faster than tracing."""
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
 
 
 def train_alone(flags: list[str], replicas: int) -> None:
-    """In one process, on logical devices."""
+    """Trains in one process on logical devices."""
     command = ["-m", "launch.train", "--strategy=cpu", f"--replicas={replicas}", *flags]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     programs.run(command, cwd=worker_processes.ROOT, env=environment, check=True, capture_output=True, timeout=1200)
@@ -78,12 +78,12 @@ def train_together(count: int, flags: list[str], folder: pathlib.Path, environme
 
 
 def step_of(model_dir: pathlib.Path) -> int:
-    """Steps in the metrics so far."""
+    """Returns the number of steps in the metrics so far."""
     return max((record["step"] for record in read_metrics(Run(model_dir).metrics_path)), default=0)
 
 
 @pytest.mark.parametrize(("error", "kind"), [(AwayError("s3://a is away"), AwayError), (OSError("full"), InputError)])
-def test_what_one_worker_met_all_end_with(monkeypatch, error, kind):
+def test_the_error_of_one_worker_ends_all(monkeypatch, error, kind):
     first, second = (Workers(tf.distribute.get_strategy()) for _ in range(2))
     first.count = second.count = 2
     sent = []
@@ -104,7 +104,7 @@ def test_what_one_worker_met_all_end_with(monkeypatch, error, kind):
         (tf.errors.InternalError(None, None, "Collective ops is aborted by: Error reported from task:1"), True),
         (tf.errors.ResourceExhaustedError(None, None, "Graph\nCollective ops is aborted by: OOM at task:1"), True),
         (tf.errors.UnknownError(None, None, "NCCL: remote process exited or there was a network error"), True),
-        # This worker's own trouble.
+        # A problem of this worker itself.
         (tf.errors.ResourceExhaustedError(None, None, "no memory left"), False),
         (tf.errors.InternalError(None, None, "cuDNN launch failure"), False),
         (tf.errors.UnknownError(None, None, "OSError: [Errno 5] Input/output error"), False),
@@ -119,7 +119,7 @@ def test_what_counts_as_a_lost_worker(error, is_lost):
 
 
 def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, make_flags, eager):
-    """The second has a folder of its own, which must stay as it is: not there."""
+    """The second worker has a separate directory, which must not be created."""
     settings = {"max_steps": 4, "checkpoint_steps": 2, "validation_steps": 4}
     changes = {"model__dropout_rate": 0.0, **{f"train__{name}": value for name, value in settings.items()}}
     flags = [make_flags(tmp_path / name, **changes) for name in ("first", "second")]
@@ -135,7 +135,7 @@ def test_two_workers_equal_one_process_and_the_first_one_writes(tmp_path, data, 
 
 @pytest.fixture(scope="module")
 def replicas_of_one_process(tmp_path_factory, make_flags):
-    """A function that trains in one process with so many logical devices, and gives the run's folder."""
+    """Returns a function that trains in one process on logical devices and returns the run's directory."""
 
     @functools.cache
     def run(count: int) -> pathlib.Path:
@@ -150,7 +150,7 @@ def replicas_of_one_process(tmp_path_factory, make_flags):
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("cluster", ["tf_config", "slurm", "kubernetes"])
 def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, replicas_of_one_process, cluster, count):
-    """Dropout, moving averages, BLEU and accumulation included."""
+    """Includes dropout, moving averages, BLEU and accumulation."""
     flags = make_flags(tmp_path / "run", **LONGER)
     if cluster == "kubernetes":
         if not worker_processes.has_pods():
@@ -179,11 +179,11 @@ def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, mak
 
 @pytest.mark.slow
 def test_stopped_and_killed_workers_go_on_as_if_nothing_had_been(tmp_path, make_flags):
-    """SIGKILL to either, SIGTERM to one and to all: each time all of them stop, and all go on together."""
+    """Sends SIGKILL to either worker, and SIGTERM to one and to all: each time, all stop and resume together."""
     flags = make_flags(tmp_path / "run", train__ema_decay=0.9)
 
     def until(step: int, signals: dict[int, signal.Signals]) -> tuple[list[int], list[str], float]:
-        """Sends each worker its signal once a step is in the metrics; the statuses, the last lines, the seconds."""
+        """Sends each worker its signal at a step; returns the statuses, the last lines and the seconds."""
         with running([flags] * 2, tmp_path / f"until_{step}") as workers:
             workers.wait_for(lambda: step_of(tmp_path / "run") >= step)
             for index, number in signals.items():
@@ -219,7 +219,7 @@ def test_stopped_and_killed_workers_go_on_as_if_nothing_had_been(tmp_path, make_
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_a_worker_that_dies_while_the_others_start(tmp_path, make_flags, victim):
-    """Before the first step, wherever the others are then."""
+    """Tests the time before the first step, at any point of the others' start."""
     with running([make_flags(tmp_path / "run")] * 3, tmp_path) as workers:
         workers.wait_for(lambda: (tmp_path / "run" / "config.json").exists())
         workers.processes[victim].kill()
@@ -242,7 +242,7 @@ def test_a_worker_that_hangs_is_as_good_as_gone(tmp_path, make_flags):
 @pytest.mark.slow
 def test_limits_and_patience_end_all_at_the_same_step(tmp_path, make_flags):
     changes = {"train__max_steps": 100000, "train__patience": 2, "train__validation_steps": 5}
-    # Without learning no validation is better than the first.
+    # Without learning, no validation is better than the first.
     patient = make_flags(tmp_path / "patience", train__learning_rate_scale=1e-30, **changes)
     timed = make_flags(tmp_path / "minutes", train__max_steps=100000, train__max_minutes=0.05)
     minutes = {"train__checkpoint_minutes": 0.01, "train__keep_checkpoints": 100}
@@ -259,7 +259,7 @@ def test_limits_and_patience_end_all_at_the_same_step(tmp_path, make_flags):
 
 @pytest.mark.slow
 def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
-    """The folder of the run, the settings, and a run that the first one may begin: else all end with a line each."""
+    """Workers must share the directory, the settings and a new run; otherwise each ends with one line."""
     short = {"train__max_steps": 4, "train__checkpoint_steps": 4}
     train_together(2, make_flags(tmp_path / "run", **short), tmp_path)
     longer = {**short, "train__max_steps": 8}

@@ -22,7 +22,7 @@ def compiled():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_equals_the_definition(compiled, seed):
-    """Of few words, so that n-grams match and repeat; some have no end symbol, some have no words."""
+    """With few words, n-grams match and repeat; some sentences have no end symbol, some no words."""
     numbers = random.Random(seed)
 
     def sentence(longest: int) -> list[int]:
@@ -40,7 +40,7 @@ def test_equals_the_definition(compiled, seed):
     ("candidate", "reference", "expected"),
     [
         ([5, 6, 7, 8, 1], [5, 6, 7, 8, 1], 1.0),
-        ([5, 6, 7, 8], [5, 6, 7, 8, 1], 1.0),  # the end symbol is no word
+        ([5, 6, 7, 8], [5, 6, 7, 8, 1], 1.0),  # the end symbol is not a word
         ([5, 1], [5, 1], 1.0),
         ([5, 6, 7, 1], [5, 6, 9, 1], 3 / 6),  # 5, 6 and "5 6", of 3 + 2 + 1
         ([5, 5, 5, 5, 1], [5, 6, 1], 1 / 10),  # one 5 of the reference counts once
@@ -50,7 +50,7 @@ def test_equals_the_definition(compiled, seed):
         ([], [], 0.0),
     ],
 )
-def test_by_hand(candidate, reference, expected):
+def test_manual_examples(candidate, reference, expected):
     (actual,) = sentence_gleu(padded([candidate], len(candidate)), padded([reference], len(reference)))
     assert float(actual) == pytest.approx(expected, rel=1e-6)
     assert gleu_in_python(candidate, reference) == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""The expected cost: its estimator against the whole enumeration, its gradient against the plain formula."""
+"""The expected cost: its estimator against an enumeration, its gradient against the plain formula."""
 
 import itertools
 
@@ -24,7 +24,7 @@ TARGET = np.array([[3, 5, 6, 1], [5, 1, 0, 0], [4, 5, 9, 1], [0, 0, 0, 0]], np.i
 
 
 def make(config: ModelConfig, spread: float = 1.0) -> tuple[keras.Model, StatelessModel, list[tf.Tensor]]:
-    """A model that is sure of some things, and its weights; dropout is nowhere in the way."""
+    """Returns a model with confident predictions and without dropout, and its weights."""
     keras.utils.set_random_seed(3)
     model = make_model(config)
     random = np.random.default_rng(4)
@@ -42,7 +42,7 @@ def rows_of(source: np.ndarray, target: np.ndarray, scale: float = 1.0, step: in
 
 
 def log_probs(model, source: np.ndarray, target: np.ndarray) -> tf.Tensor:
-    """Of whole targets, padding never being drawn: float32 [rows]."""
+    """Returns the log-probabilities of whole targets, if padding is never drawn: float32 [rows]."""
     logits = model({"source": source, "target": target})
     logits -= 1e9 * tf.one_hot(0, logits.shape[-1])
     chosen = tf.gather(tf.nn.log_softmax(logits), target, batch_dims=2)
@@ -50,14 +50,14 @@ def log_probs(model, source: np.ndarray, target: np.ndarray) -> tf.Tensor:
 
 
 def gradients_of(model, tape: tf.GradientTape, loss: tf.Tensor) -> list[np.ndarray]:
-    """With respect to all weights, dense."""
+    """Returns dense gradients with respect to all weights."""
     weights = [variable.value for variable in model.trainable_variables]
     gradients = tape.gradient(loss, weights, unconnected_gradients=tf.UnconnectedGradients.ZERO)
     return [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
 
 
 def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-4) -> None:
-    """Within `tolerance` of the largest gradient."""
+    """Asserts equality within `tolerance` of the largest gradient."""
     largest = max(np.abs(array).max() for array in expected)
     assert largest > 1e-3
     for found, wanted in zip(actual, expected, strict=True):
@@ -71,7 +71,7 @@ WORDS, REFERENCE = np.array([[2, 3, 1]], np.int32), np.array([[3, 2, 1]], np.int
 
 @pytest.fixture(scope="module")
 def small():
-    """A model of a vocabulary of four, and the probability of each output."""
+    """A model with a vocabulary of four, and the probability of each output."""
     model, weighted, matrices = make(TransformerConfig(vocab_size=4, **TRANSFORMER), spread=0.5)
     probabilities = np.exp(log_probs(model, np.repeat(WORDS, len(OUTPUTS), 0), OUTPUTS))
     assert probabilities.sum() == pytest.approx(1, rel=1e-5) and probabilities.max() < 0.6
@@ -80,7 +80,7 @@ def small():
 
 @pytest.mark.integration
 def test_the_estimators_mean_is_the_gradient_of_the_expected_cost(small):
-    """All candidates that three draws may give, with the probability of each: nothing is left to chance."""
+    """Enumerates all candidates of three draws with their probabilities, so that nothing is random."""
     model, weighted, matrices, probabilities = small
     costs = np.array([1 - gleu_in_python(output.tolist(), REFERENCE[0].tolist()) for output in OUTPUTS], np.float32)
     assert len(set(costs.tolist())) >= 4
@@ -113,13 +113,13 @@ def test_samples_have_the_models_probabilities(small):
 
 @pytest.fixture(scope="module", params=["transformer", "moe_rnn"])
 def family(request):
-    """Without a bias of the head and an auxiliary loss, and with both."""
+    """One family without a bias of the head and an auxiliary loss, and one with both."""
     return make(tiny_family(request.param, vocab_size=20, dropout_rate=0.0), spread=0.3)
 
 
 @pytest.mark.integration
 def test_the_mixed_loss_is_the_plain_formulas(family):
-    """Of given candidates, of which one is cut, one is empty and some are equal, against autodiff of all logits."""
+    """Some of the candidates are truncated, empty or equal; the reference differentiates all logits."""
     model, weighted, matrices = family
     candidates = np.array(
         [
@@ -152,15 +152,15 @@ def test_the_mixed_loss_is_the_plain_formulas(family):
         weighted, matrices, rows_of(SOURCE, TARGET, 0.5), tf.constant(candidates)
     )
     assert_close(weighted.layout.split_arrays([matrix.numpy() for matrix in gradients]), expected)
-    cost = (1 - rewards.mean(axis=0))[:3].sum()  # the fourth row is no pair
+    cost = (1 - rewards.mean(axis=0))[:3].sum()  # The fourth row is not a pair.
     gleu = (rewards.mean(axis=0) * np.count_nonzero(TARGET, axis=1)).sum()
     np.testing.assert_allclose(sums, [0.5 * (0.2 * likelihood + cost), 0.5 * gleu], rtol=1e-5)
     assert tokens == np.count_nonzero(TARGET)
 
 
 @pytest.fixture(scope="module")
-def drawn_of(family):
-    """A compiled `Risk.candidates`, of a seed, a source, a target and a step."""
+def draw_candidates(family):
+    """A compiled `Risk.candidates` of a seed, a source, a target and a step."""
     _, weighted, matrices = family
 
     def candidates(seed: int):
@@ -179,27 +179,27 @@ def drawn_of(family):
 
 
 @pytest.mark.quick("transformer")
-def test_candidates_are_a_function_of_seed_step_and_sentence(drawn_of):
-    drawn = drawn_of(SOURCE, TARGET)
-    np.testing.assert_array_equal(drawn_of(SOURCE, TARGET), drawn)
-    # In another order and with fewer neighbours they are the same, apart from padding.
+def test_candidates_are_a_function_of_seed_step_and_sentence(draw_candidates):
+    drawn = draw_candidates(SOURCE, TARGET)
+    np.testing.assert_array_equal(draw_candidates(SOURCE, TARGET), drawn)
+    # In a different order and with fewer neighbours they are the same, apart from padding.
     order = [2, 0]
-    others = drawn_of(SOURCE[order], TARGET[order])
+    others = draw_candidates(SOURCE[order], TARGET[order])
     np.testing.assert_array_equal(others, drawn[:, order])
     for changes in ({"step": 1}, {"seed": 2**32 - 1}, {"step": 2**20, "seed": 2**32 - 1}):
-        assert (drawn_of(SOURCE, TARGET, **changes)[:, :3] != drawn[:, :3]).any(axis=2).mean() > 0.8
+        assert (draw_candidates(SOURCE, TARGET, **changes)[:, :3] != drawn[:, :3]).any(axis=2).mean() > 0.8
     assert (drawn[0, :3] != drawn[1, :3]).any(axis=1).all()
 
 
-def test_candidates_end_or_are_cut(drawn_of):
-    """The longest is a quarter and 5 tokens longer than the reference; a row that is no pair has none."""
-    drawn = np.concatenate([drawn_of(SOURCE, TARGET, step) for step in range(20)])  # --> [samples, rows, length]
+def test_candidates_end_or_are_cut(draw_candidates):
+    """The longest one is a quarter and 5 tokens longer than the reference; a row that is not a pair has none."""
+    drawn = np.concatenate([draw_candidates(SOURCE, TARGET, step) for step in range(20)])  # --> [samples, rows, length]
     limits = [longest(int(count)) if count else 0 for count in np.count_nonzero(TARGET, axis=1)]
     assert limits == [10, 7, 10, 0] and drawn.shape[2] == 10
     lengths = np.count_nonzero(drawn, axis=2)
     for row, limit in enumerate(limits):
         assert lengths[:, row].max() == limit
         for text, length in zip(drawn[:, row], lengths[:, row], strict=True):
-            assert text[:length].all() and not text[length:].any()  # zeros are at the end alone
+            assert text[:length].all() and not text[length:].any()  # zeros only at the end
             assert length == limit or list(text[:length]).index(1) == length - 1
-    assert drawn_of(SOURCE[:0], TARGET[:0]).shape == (4, 0, 10)
+    assert draw_candidates(SOURCE[:0], TARGET[:0]).shape == (4, 0, 10)

@@ -1,4 +1,4 @@
-"""Steps of a Transformer on meshes of devices; for a process in which Keras runs on JAX and has four devices."""
+"""Steps of a Transformer on meshes of devices, for a process with Keras on JAX and four devices."""
 
 import itertools
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ TRAIN: dict[str, Any] = {
 
 
 def step_on(replicas: int, model_parallel: int, dropout_rate: float = 0.0) -> JaxStep:
-    """The step of a new model, the same each time, on replicas of so many devices each."""
+    """Returns the step of a new model, always with the same weights, on replicas of several devices each."""
     keras.utils.set_random_seed(1)
     model = Transformer(tiny_family("transformer", **SIZES, dropout_rate=dropout_rate))
     model.build()
@@ -35,7 +35,7 @@ def step_on(replicas: int, model_parallel: int, dropout_rate: float = 0.0) -> Ja
 
 
 def shares(replicas: int) -> Iterator[dict[str, np.ndarray]]:
-    """The replicas' shares of batch after batch of 16 rows, whose lengths differ."""
+    """Yields the replicas' shares of batches of 16 rows with different lengths."""
     random = np.random.default_rng(1)
     while True:
         lengths = random.integers(3, 13, (16, 1))
@@ -45,7 +45,7 @@ def shares(replicas: int) -> Iterator[dict[str, np.ndarray]]:
 
 
 def numbers(step: JaxStep, count: int) -> dict[str, Any]:
-    """Losses and norms of gradients of the next steps, and bytes of the state: on each device, and of it as a whole."""
+    """Returns losses and gradient norms of the next steps, and the bytes of the state: per device and in total."""
     replicas = step.strategy.num_replicas_in_sync
     metrics = step.run(itertools.islice(shares(replicas), step.num_updates * replicas, None), count)
     arrays = jax.tree.leaves(step._state)
@@ -61,7 +61,7 @@ def numbers(step: JaxStep, count: int) -> dict[str, Any]:
 
 
 def all_numbers() -> dict[str, dict[str, Any]]:
-    """Those of each mesh of replicas x devices of a replica; further ones; and those with dropout."""
+    """Returns the results for each mesh, for further meshes, and with dropout."""
     steps = {mesh: step_on(*mesh) for mesh in ((1, 1), (2, 2))}
     actual = {str(mesh): numbers(step, STEPS) for mesh, step in steps.items()}
     steps[1, 1].write(steps[2, 2].read(), STEPS)

@@ -1,4 +1,4 @@
-"""Weights are split as in Megatron-LM, and what cannot be split is whole or refused."""
+"""Weights are split as in Megatron-LM; weights that cannot be split stay whole or are an error."""
 
 import logging
 import math
@@ -18,7 +18,7 @@ from t2t_keras.training.on_jax.jax_layout import weight_layout  # noqa: E402
 
 
 class Mesh:
-    """What a layout asks of devices, without having them."""
+    """The properties of devices that a layout needs."""
 
     def __init__(self, model_parallel: int) -> None:
         self.model_parallel = model_parallel
@@ -26,7 +26,7 @@ class Mesh:
 
 
 def parts(count: int, **settings) -> dict[str, tuple[int, ...]]:
-    """The shape of a device's part of each weight of a Transformer, by name."""
+    """Returns the shape of a device's part of each weight of a Transformer, by name."""
     model = make_model(tiny_family("transformer", **{"vocab_size": 52, "num_heads": 4, **settings}))
     assert isinstance(model, Transformer)
     layout = weight_layout(model, Mesh(count))  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def parts(count: int, **settings) -> dict[str, tuple[int, ...]]:
 
 
 def test_a_pair_of_matrices_is_split_by_columns_and_rows():
-    """d_model is 8, d_ff 16, heads are 4 x 2."""
+    """d_model is 8, d_ff is 16, and heads are 4 x 2."""
     actual = parts(4, tie_embeddings=False, use_output_bias=True)
     for side in ("source", "target", "output"):
         assert actual[f"{side}_embedding/table"] == (13, 8)

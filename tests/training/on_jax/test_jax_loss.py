@@ -1,4 +1,4 @@
-"""The loss on JAX, and its gradients, are those of the plain formula on TensorFlow."""
+"""The loss on JAX and its gradients equal the plain formula on TensorFlow."""
 
 import numpy as np
 import pytest
@@ -26,20 +26,20 @@ LENGTHS = np.array([[31], [4], [0], [17], [1]])
 TARGETS = np.where(np.arange(31) < LENGTHS, np.random.default_rng(1).integers(1, VOCAB, (5, 31)), 0).astype(np.int32)
 
 
-def plain(smoothing: float, has_bias: bool) -> list[np.ndarray]:
-    """The scaled loss and the gradients of UPSTREAM times it, of hidden states, table and bias, on TensorFlow."""
+def expected_results(smoothing: float, has_bias: bool) -> list[np.ndarray]:
+    """Returns TensorFlow's scaled loss and gradients of UPSTREAM times it, for hidden states, table and bias."""
     hidden, table, bias = inputs = [tf.constant(each) for each in (HIDDEN, TABLE, BIAS)]
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         logits = tf.matmul(hidden, table, transpose_b=True)
         loss = SCALE * loss_sum_and_count(TARGETS, logits + bias if has_bias else logits, smoothing)[0]
         upstream = UPSTREAM * loss
-    wanted = inputs if has_bias else inputs[:2]
-    return [np.array(each) for each in (loss, *tape.gradient(upstream, wanted))]
+    variables = inputs if has_bias else inputs[:2]
+    return [np.array(each) for each in (loss, *tape.gradient(upstream, variables))]
 
 
-def actual(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.ndarray]:
-    """The same of `scaled_loss`."""
+def jax_results(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.ndarray]:
+    """Returns the same for `scaled_loss`."""
 
     @jax.jit
     def compute(hidden, head):
@@ -58,9 +58,9 @@ def actual(smoothing: float, has_bias: bool, dtype: str = "float32") -> list[np.
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_loss_and_gradients(monkeypatch, chunk, has_bias, smoothing):
-    """All rows at once, and in three chunks, of which the last is filled up."""
+    """Tests all rows at once, and three chunks, of which the last is padded."""
     monkeypatch.setattr(jax_loss, "_CHUNK_ELEMENTS", chunk)
-    expected, quick = plain(smoothing, has_bias), actual(smoothing, has_bias)
+    expected, quick = expected_results(smoothing, has_bias), jax_results(smoothing, has_bias)
     for one, other in zip(quick, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6 * np.abs(other).max())
 

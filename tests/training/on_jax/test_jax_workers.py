@@ -1,4 +1,4 @@
-"""Processes that do not meet, and errors that are not the other processes' fault."""
+"""Processes that do not meet, and errors that other processes do not cause."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from tests.waiting import wait_until
 
 jax = pytest.importorskip("jax")
 
-# Leaves as the programs do, while JAX still waits.
+# Exits like the programs, while JAX is still waiting.
 ALONE = """
 import sys
 from t2t_keras.training.devices.cluster import Cluster, WorkerLostError

@@ -1,4 +1,4 @@
-"""A run goes on under Keras on JAX as it does on TensorFlow: same batches, losses and checkpoints."""
+"""A run resumes on JAX as on TensorFlow: same batches, losses and checkpoints."""
 
 import importlib.util
 import json
@@ -34,13 +34,13 @@ pytestmark = [
 ]
 
 ROOT = pathlib.Path(__file__).parents[3]
-STEPS, LAST = 3, 7  # on TensorFlow first; and in all
+STEPS, LAST = 3, 7  # steps on TensorFlow, and in total
 TRAIN = {
     **{"static_shapes": True, "clip_norm": 1.0, "ema_decay": 0.9, "accumulation_steps": 2},
     **{"decay_steps": 2, "max_steps": STEPS, "validation_steps": STEPS, "frozen": ("encoder/*",)},
 }
-# Experts add a loss of their own to that of the tokens; `tests/layers/test_backends.py` compares the steps of all
-# families, in the slow ring. Backends draw different numbers, so there are none.
+# The model has experts, which add a loss; `tests/layers/test_backends.py` compares the steps of all families in the
+# slow ring. The model has no random numbers, since backends draw different ones.
 MODEL = {"num_experts": 4, "experts_per_token": 2, "d_expert": 8, "gate_noise": False, "dropout_rate": 0.0}
 
 
@@ -51,7 +51,7 @@ def on_jax(arguments: list[str], **environment: str) -> subprocess.Popen:
 
 
 def finished(process: subprocess.Popen) -> str:
-    """What a program wrote to standard error; it must have ended well."""
+    """Waits for a program and returns its standard error; asserts that it succeeded."""
     _, errors = process.communicate()
     assert process.returncode == 0, errors[-3000:]
     return errors
@@ -64,7 +64,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled_once(tmp_path_factory):
-    """Where JAX keeps what it has compiled: processes do the same again."""
+    """The directory of JAX's compilation cache, since the processes compile the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path_factory.mktemp("compiled")))
         patch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
@@ -73,9 +73,9 @@ def compiled_once(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, data):
-    """A run that went on on TensorFlow and on JAX; and two on JAX alone, one of them interrupted.
+    """A run that was resumed on TensorFlow and on JAX, and two runs on JAX, of which one was interrupted.
 
-    On JAX its weights were split over devices, and it made its last step on TensorFlow again.
+    On JAX the weights were split over devices, and the last step was repeated on TensorFlow.
     """
     folder, device = tmp_path_factory.mktemp("runs"), make_devices("cpu", 1)
     begun = Run(folder / "jax")
@@ -91,7 +91,7 @@ def folder(tmp_path_factory, data):
 
 @pytest.fixture(scope="module")
 def steps(folder):
-    """Of `split_steps.py`."""
+    """The results of `split_steps.py`."""
     return json.loads((folder / "steps.json").read_text())
 
 
@@ -101,7 +101,7 @@ def test_a_run_goes_on_as_on_tensorflow(folder):
 
 
 def assert_same_steps(actual: dict, expected: dict) -> None:
-    """Losses are equal to 1e-5, and norms, which show rounding most, to 1e-4."""
+    """Losses are equal to 1e-5, and norms, which are most sensitive to rounding, to 1e-4."""
     for metric, tolerance in (("loss", 1e-5), ("gradient_norm", 1e-4)):
         assert len(actual[metric]) == len(expected[metric]) > 0
         for step, (number, wanted) in enumerate(zip(actual[metric], expected[metric], strict=True), 1):
@@ -109,7 +109,7 @@ def assert_same_steps(actual: dict, expected: dict) -> None:
 
 
 def test_split_weights_learn_as_whole_ones(steps):
-    """With a clipped norm, two accumulated parts and a moving average; one replica of four devices is below."""
+    """With clipped norms, two accumulated parts and a moving average, on one replica of four devices."""
     assert_same_steps(steps["(2, 2)"], steps["(1, 1)"])
     assert len(steps["(2, 2)"]["loss"]) == 20
 
@@ -125,7 +125,7 @@ def test_the_devices_of_a_replica_drop_what_one_device_drops(steps):
 
 
 def test_a_device_holds_its_part_of_weights_moments_and_averages(steps):
-    """All but norms and output biases, which are a sixteenth of so small a model."""
+    """All except norms and output biases, which are a sixteenth of such a small model."""
     assert steps["(1, 1)"]["held"] == [steps["(1, 1)"]["whole"]]
     for mesh, parts in (("(2, 2)", 2), ("(1, 4) with dropout", 4)):
         whole = steps[mesh]["whole"]
@@ -134,13 +134,13 @@ def test_a_device_holds_its_part_of_weights_moments_and_averages(steps):
 
 
 def test_an_interruption_changes_nothing(folder):
-    """On 2 x 2 devices, whatever dropout draws; sentences of the validation set are translated by CTranslate2."""
+    """On 2 x 2 devices with dropout; CTranslate2 translates sentences of the validation set."""
     assert_same_end(folder / "killed", folder / "uninterrupted", 4)
     assert [line["bleu"] >= 0 for line in records(folder / "killed", "valid")] == [True, True]
 
 
 def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
-    """Each on a disk of its own, the run in object storage; the weights are split over the two devices of each."""
+    """Each process has a separate disk, the run is in object storage, and each splits the weights over two devices."""
     url = f"file://{tmp_path}/store/two"
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "own"))
     mirror = Mirror(url)

@@ -1,9 +1,10 @@
-"""Trainings on four devices of JAX; a program of its own, since Keras has one backend and devices come first.
+"""Trainings on four devices of JAX. It is a separate program, since Keras has one backend, and devices must be set up
+first.
 
-Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER LAST. Goes on with the run FOLDER/jax to step LAST, on two
-replicas of two devices. Leaves FOLDER/uninterrupted and FOLDER/killed, on such replicas too, the latter as if killed
-when step 4 was made but not saved, and started again; what is refused, in FOLDER/refusals.json; how the program ends
-that is asked for what is not offered, in FOLDER/refused_program.json; and FOLDER/steps.json, of `split_steps.py`.
+Usage: KERAS_BACKEND=jax python trainings.py DATA_DIR FOLDER LAST. Resumes the run FOLDER/jax up to step LAST on two
+replicas of two devices. Writes FOLDER/uninterrupted and FOLDER/killed, on the same replicas; the latter is resumed as
+if killed after step 4 and before it was saved. Writes rejected calls to FOLDER/refusals.json, the end of a program with
+unsupported flags to FOLDER/refused_program.json, and FOLDER/steps.json from `split_steps.py`.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ WITH_DROPOUT = {
 
 
 def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
-    """The message of the error that a call raises."""
+    """Returns the message of the error that a call raises."""
     try:
         function(*arguments, **settings)
     except InputError as error:
@@ -45,7 +46,7 @@ def refusal(function: Callable, *arguments: Any, **settings: Any) -> str:
 
 
 def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, str]:
-    """What is said to each of the calls that ask for what is not offered; `devices` are four replicas."""
+    """Returns the messages for unsupported calls; `devices` are four replicas."""
     once = {"max_steps": 1, "static_shapes": True}
     with_experts = Run(shutil.copytree(path / "jax", path / "refused_later"))
     return {
@@ -62,7 +63,7 @@ def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, s
 
 
 def ended(arguments: list[str]) -> tuple[Any, str]:
-    """The exit status of launch.train, and what it wrote to standard error."""
+    """Returns the exit status of launch.train and its standard error."""
     errors = io.StringIO()
     with mock.patch.object(sys, "argv", ["train", *arguments]), contextlib.redirect_stderr(errors):
         try:
@@ -76,7 +77,7 @@ def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
     programs.be_quick(True)
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
-    go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT), decay_steps=0)  # not the end of the run
+    go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT), decay_steps=0)  # The run continues later.
     (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     flags = launch_flags(path / "refused", data)
