@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper, with the names of the classes and functions that are their boxes."""
+"""Figures 1 and 2 of the paper, with links to the classes and functions that implement their boxes."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,18 @@ _LAYERS = "t2t_keras/layers"
 _SCORES = f"{_LAYERS}/attention/scores.py"
 _MASKS = f"{_LAYERS}/attention/masks.py"
 _HEADS = f"{_LAYERS}/attention/multi_head.py"
-_WIDTH, _HEIGHT = 204, 44  # of a box
+_WIDTH, _HEIGHT = 204, 44  # size of a box
 
 
 class _Box(NamedTuple):
     """A box of a column of Figure 1.
 
     Attributes:
-        top: its upper side.
-        words: the paper's.
-        name: of the class or function.
-        kind: of its colours.
-        link: the file that defines it.
+        top: the position of its upper side.
+        words: the words in the paper.
+        name: the name of the class or function.
+        kind: the kind of its colours.
+        link: the file with the definition.
     """
 
     top: float
@@ -51,7 +51,9 @@ def _draw(drawing: Drawing, middle: float, box: _Box) -> None:
 
 
 def _sublayer(drawing: Drawing, middle: float, side: int, entry: float, box: _Box, norm: _Box) -> None:
-    """A box in its "Add & Norm", with the way around it on one side; `entry` is where its input comes from, below."""
+    """Draws a box in its "Add & Norm", with the residual connection on one side; `entry` is the height of its input
+    below.
+    """
     branch, edge = box.bottom + 14, middle + side * (_WIDTH / 2 + 16)
     drawing.arrow((middle, entry), (middle, box.bottom))
     drawing.arrow((middle, branch), (edge, branch), (edge, norm.top + 22), (middle + side * _WIDTH / 2, norm.top + 22))
@@ -61,7 +63,7 @@ def _sublayer(drawing: Drawing, middle: float, side: int, entry: float, box: _Bo
 
 
 def _embedded(drawing: Drawing, middle: float, side: int, words: str, name: str, link: str) -> None:
-    """Embedding and positions below a stack."""
+    """Draws embedding and positions below a stack."""
     _draw(drawing, middle, _Box(790, words, name, "embedding", link))
     drawing.arrow((middle, 858), (middle, 834))
     drawing.arrow((middle, 790), (middle, 767))
@@ -77,7 +79,7 @@ def _embedded(drawing: Drawing, middle: float, side: int, words: str, name: str,
 
 
 def figure_1() -> str:
-    """Figure 1, the Transformer."""
+    """Returns Figure 1, the Transformer."""
     drawing = Drawing(
         *(880, 900), "Figure 1 of the paper: encoder on the left, decoder on the right, each box with its class"
     )
@@ -112,7 +114,7 @@ _SOFTMAX = "t2t_keras/search/candidates.py#best_candidates"
 
 
 def _names_of_stacks(drawing: Drawing, left: float, right: float) -> None:
-    """The title, and what stands beside the two stacks."""
+    """Draws the title and the names next to the two stacks."""
     transformer = "t2t_keras/models/transformer.py#Transformer"
     drawing.box(30, 28, 190, _HEIGHT, "The whole", "`Transformer`", link=transformer)
     stacks = ("encoder", "Encoder", left - 290, 540), ("decoder", "Decoder", right + 146, 480)
@@ -123,7 +125,7 @@ def _names_of_stacks(drawing: Drawing, left: float, right: float) -> None:
 
 
 def figure_2() -> str:
-    """Figure 2, attention and its heads."""
+    """Returns Figure 2, attention and its heads."""
     drawing = Drawing(
         *(820, 560),
         "Figure 2 of the paper, with functions: attention on the left, its heads on the right",
@@ -134,7 +136,7 @@ def figure_2() -> str:
 
 
 def _equation_1(drawing: Drawing, middle: float) -> None:
-    """Figure 2, left."""
+    """Draws the left part of Figure 2."""
     function = "scaled_dot_product_attention"
     drawing.box(40, 20, 330, _HEIGHT, "Scaled Dot-Product Attention", f"`{function}`", link=f"{_SCORES}#{function}")
     boxes = (
@@ -157,7 +159,7 @@ def _equation_1(drawing: Drawing, middle: float) -> None:
 
 
 def _heads(drawing: Drawing, middle: float) -> None:
-    """Figure 2, right."""
+    """Draws the right part of Figure 2."""
     link = f"{_HEADS}#MultiHeadAttention"
     drawing.box(435, 20, 330, _HEIGHT, "Multi-Head Attention", "`MultiHeadAttention`", link=link)
     drawing.arrow((middle, 140), (middle, 96))

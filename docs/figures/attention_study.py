@@ -8,12 +8,12 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/attention"
-_SCORES = {  # by the name of the setting: what it is called, colour and shape
+_SCORES = {  # by the name of the setting: label, colour and shape
     "scaled_dot": ("scaled dot", "network", "circle"),
     "dot": ("dot", "attention", "diamond"),
     "additive": ("additive", "output", "triangle"),
 }
-_ROW = 24  # pixels
+_ROW = 24  # in pixels
 
 
 class Row(NamedTuple):
@@ -22,9 +22,9 @@ class Row(NamedTuple):
     Attributes:
         score: a key of `_SCORES`.
         d_key: the width of a key.
-        window: positions on either side that are attended to, or None.
-        deviation: that of the scores before the first update.
-        bleu: on the validation set.
+        window: the number of positions on either side that are attended to, or None.
+        deviation: the deviation of the scores before the first update.
+        bleu: BLEU on the validation set.
     """
 
     score: str
@@ -35,36 +35,36 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What stands beside its dot."""
+        """The label next to its dot."""
         window = f", window {self.window}" if self.window else ""
         return f"{_SCORES[self.score][0]}, d_k {self.d_key}{window}"
 
 
 def rows() -> list[Row]:
-    """All that were measured: by score, window and width."""
-    found = []
+    """Returns all measured rows, sorted by score, window and width."""
+    measured_rows = []
     for path in _RECORDS.glob("*/seed_1/row.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
         model, results = record["settings"]["config"]["model"], record["results"]
         d_key = model["d_key"] or model["d_model"] // model["num_heads"]
         values = results["score_deviation"], results["valid_bleu"]
-        found.append(Row(model["attention_score"], d_key, model["attention_window"], *values))
-    return sorted(found, key=lambda row: (list(_SCORES).index(row.score), row.window or 0, row.d_key))
+        measured_rows.append(Row(model["attention_score"], d_key, model["attention_window"], *values))
+    return sorted(measured_rows, key=lambda row: (list(_SCORES).index(row.score), row.window or 0, row.d_key))
 
 
 def attention_study() -> str:
-    """A dot for each row: a better translation to the right; beside it how far scores lie apart."""
-    found = rows()
-    height = _ROW * len(found)
+    """Returns a chart with a dot for each row by BLEU, and the deviation of its scores."""
+    measured_rows = rows()
+    height = _ROW * len(measured_rows)
     drawing = Drawing(820, height + 156, "BLEU of the rows of the attention study, with the deviation of their scores")
     bleu = Axis("BLEU on the validation set", 0, 50, {value: str(value) for value in range(0, 41, 10)}, False)
-    names = Axis("", len(found), 0, {number + 0.5: row.name for number, row in enumerate(found)}, False)
+    names = Axis("", len(measured_rows), 0, {number + 0.5: row.name for number, row in enumerate(measured_rows)}, False)
     chart = Chart(drawing, (190, 24, 608, height), bleu, names)
-    for number, row in enumerate(found):
+    for number, row in enumerate(measured_rows):
         x, y = chart.point(row.bleu, number + 0.5)
         drawing.mark(x, y, *_SCORES[row.score][1:])
         drawing.text(x + 12, y, f"{row.bleu:.1f}; deviation {row.deviation:.2f}", "left", "small")
-    drawn = {row.score for row in found}
+    drawn = {row.score for row in measured_rows}
     legend(drawing, 190, height + 88, {name: tuple(look) for key, (name, *look) in _SCORES.items() if key in drawn})
     words = "Multi30k, English to German, 1,200 updates, seed 1; the deviation is that of scores before the first"
     drawing.box(22, height + 108, 776, 32, words, link="t2t_keras/studies/attention_table.py")

@@ -1,4 +1,4 @@
-"""Writes what the figure of attention to point at shows: `python docs/figures/attention_weights.py MODEL_DIR`."""
+"""Records the weights of the interactive attention figure: `python docs/figures/attention_weights.py MODEL_DIR`."""
 
 import json
 import sys

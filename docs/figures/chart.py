@@ -1,4 +1,4 @@
-"""Axes of a drawing: where values are on it, and a grid with numbers."""
+"""The axes of a drawing: positions of values, and a grid with numbers."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,13 +8,13 @@ from drawing import Drawing
 
 
 class Axis(NamedTuple):
-    """What an axis shows.
+    """An axis.
 
     Attributes:
-        name: of its values, with their unit.
+        name: the name of its values, with their unit.
         low, high: the values at its ends.
-        ticks: what to write at values.
-        is_logarithmic: whether equal ratios are equally far from each other.
+        ticks: the labels of values.
+        is_logarithmic: whether equal ratios have equal distances.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Axis(NamedTuple):
     is_logarithmic: bool = True
 
     def share(self, value: float) -> float:
-        """How far along the axis a value is, from 0 to 1; a ValueError for one beyond its ends."""
+        """Returns the position of a value on the axis, from 0 to 1. Raises ValueError beyond its ends."""
         low, high = self.low, self.high
         if not min(low, high) <= value <= max(low, high):
             raise ValueError(f"{self.name}: {value:g} is not between {low:g} and {high:g}")
@@ -37,7 +37,7 @@ class Chart:
     """A part of a drawing with a horizontal and a vertical axis, whose grid and names are drawn at once.
 
     Args:
-        drawing: what to draw on.
+        drawing: the drawing.
         place: left, top, width and height of the grid, in pixels.
         across, up: the axes.
     """
@@ -57,13 +57,13 @@ class Chart:
         drawing.text(left + width / 2, top + height + 32, across.name)
 
     def point(self, across: float, up: float) -> tuple[float, float]:
-        """Where a pair of values is on the drawing, in pixels."""
+        """Returns the position of a pair of values on the drawing, in pixels."""
         left, top, width, height = self._place
         x, y = (axis.share(value) for axis, value in zip(self._axes, (across, up), strict=True))
         return round(left + width * x, 1), round(top + height * (1 - y), 1)
 
     def curve(self, values: Iterable[tuple[float, float]], kind: str, shape: str) -> None:
-        """A line through pairs of values, with a mark at each."""
+        """Draws a line through pairs of values, with a mark at each."""
         points = [self.point(*pair) for pair in values]
         self._drawing.curve(points, kind)
         for x, y in points:
@@ -71,7 +71,7 @@ class Chart:
 
 
 def legend(drawing: Drawing, left: float, middle: float, names: Mapping[str, tuple[str, str]]) -> None:
-    """Names in a row, each behind its mark, which is given as colour and shape."""
+    """Draws names in a row, each after its mark, which is given as colour and shape."""
     for name, (kind, shape) in names.items():
         drawing.mark(left + 6, middle, kind, shape)
         drawing.text(left + 18, middle, name, "left", "small")

@@ -9,8 +9,8 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/table2"
-KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by what layers are
-SYSTEMS = {  # by the folder of the records: what it is called, of what it is made, and where its names stand
+KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by the type of layers
+SYSTEMS = {  # by the folder of the records: label, type of layers, and sides of the labels
     "transformer": ("Transformer", "attention", "below", "left"),
     "transformer_moe": ("Transformer with experts", "attention", "left"),
     "bytenet": ("ByteNet", "convolutional", "right"),
@@ -30,19 +30,19 @@ _COST = Axis(
 )
 _SCORE = Axis("BLEU on test2016", 29, 40, {bleu: str(bleu) for bleu in range(30, 41, 2)}, is_logarithmic=False)
 _PLACE = 58.0, 40.0, 740.0, 310.0
-_CHARACTER, _LETTER = 6.4, 14  # width and height of small letters, at most
+_CHARACTER, _LETTER = 6.4, 14  # maximum width and height of small letters
 
 
 class System(NamedTuple):
     """A dot of the chart.
 
     Attributes:
-        name: what is written beside it.
-        kind: of what its layers are.
-        is_ensemble: whether it is several models.
+        name: its label.
+        kind: its type of layers.
+        is_ensemble: whether it is an ensemble.
         flops: the operations of its training.
         bleu: its score, the mean of seeds.
-        side: where its name stands: "left", "right", "above" or "below".
+        side: the side of its label: "left", "right", "above" or "below".
     """
 
     name: str
@@ -54,17 +54,19 @@ class System(NamedTuple):
 
 
 def systems() -> list[System]:
-    """Single models, the mean of their seeds, and ensembles of these."""
-    found = []
+    """Returns single models, with the mean of their seeds, and ensembles of these."""
+    measured_systems = []
     for folder, (name, kind, *sides) in SYSTEMS.items():
         seeds = [_results(path) for path in sorted((_RECORDS / folder).glob("seed_*/row.json"))]
         flops, bleu = (fmean(seed[key] for seed in seeds) for key in ("flops_by_count", "test_bleu"))
-        found.append(System(name, kind, False, flops, bleu, sides[0]))
+        measured_systems.append(System(name, kind, False, flops, bleu, sides[0]))
         ensemble = _RECORDS / folder / "ensemble/row.json"
         if ensemble.exists() and len(sides) > 1:
             results = _results(ensemble)
-            found.append(System(f"{name}, 2", kind, True, results["flops_by_count"], results["test_bleu"], sides[1]))
-    return found
+            measured_systems.append(
+                System(f"{name}, 2", kind, True, results["flops_by_count"], results["test_bleu"], sides[1])
+            )
+    return measured_systems
 
 
 def _results(path: Path) -> dict[str, float]:
@@ -72,7 +74,7 @@ def _results(path: Path) -> dict[str, float]:
 
 
 def label(place: tuple[float, float], system: System) -> tuple[float, float, float, float]:
-    """The rectangle of a system's name beside its dot: left, top, right and bottom, in pixels."""
+    """Returns the rectangle of a system's label next to its dot: left, top, right and bottom, in pixels."""
     x, y = place
     width = _CHARACTER * len(system.name)
     left = {"left": x - 9 - width, "right": x + 9}.get(system.side, x - width / 2)
@@ -81,7 +83,9 @@ def label(place: tuple[float, float], system: System) -> tuple[float, float, flo
 
 
 def cost_and_score() -> str:
-    """A dot for each system and ensemble: more operations to the right, a better translation above."""
+    """Returns a chart with a dot for each system and ensemble: more operations to the right, a better translation
+    above.
+    """
     drawing = Drawing(820, 470, "BLEU against the operations of training, for the systems of Table 2")
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     for system in systems():

@@ -1,4 +1,4 @@
-"""What the programs read and write, from files of text to a server."""
+"""The inputs and outputs of the programs, from text files to a server."""
 
 from drawing import Drawing
 
@@ -7,7 +7,7 @@ _WIDTH = 250
 
 
 def data_flow() -> str:
-    """Programs in colour, files and folders in white, the direction from top to bottom."""
+    """Returns a figure with programs in colour, and files and folders in white, from top to bottom."""
     drawing = Drawing(820, 700, "From files of text through preparing, training and exporting to a server")
     left, middle, right = _COLUMNS
     centers = [column + _WIDTH / 2 for column in _COLUMNS]
@@ -48,7 +48,7 @@ def _folder(drawing: Drawing, left: float, top: float, *lines: str) -> None:
 
 
 def _loops(drawing: Drawing) -> None:
-    """What goes from a run's folder back into it, and the programs that do all steps."""
+    """Draws the data that a run's folder passes back to it, and the programs that perform all steps."""
     left, middle, right = _COLUMNS
     _program(drawing, right, 409, "average_checkpoints", "the mean of the last ones")
     drawing.arrow((middle + _WIDTH, 420), (right, 420))

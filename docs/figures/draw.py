@@ -34,7 +34,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "server_load.svg": server_load.server_load,
     "parse_tree.svg": parse_tree.parse_tree,
 }
-# Of what `record.py` wrote down.
+# Drawings of the recordings that `record.py` wrote.
 RECORDINGS = {f"{path.stem}.svg": partial(terminal.recording, path) for path in Path(__file__).parent.glob("*.cast")}
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""Boxes, arrows and words as an SVG file: on a light ground, so that it is legible on a dark page too."""
+"""Boxes, arrows and words as an SVG file, on a light background, so that it is legible on dark pages too."""
 
 import html
 from collections.abc import Sequence
 
-# Paths that begin at the middle of a mark.
+# Paths that start at the middle of a mark.
 SHAPES = {
     "circle": "m-5,0a5,5 0 1 0 10,0a5,5 0 1 0 -10,0z",
     "square": "m-4.5,-4.5h9v9h-9z",
     "diamond": "m0,-6.5l6.5,6.5l-6.5,6.5l-6.5,-6.5z",
     "triangle": "m0,-6l6,10.5h-12z",
 }
-# Fills and borders: Okabe and Ito's colours, which the colour-blind tell apart, light and as they are.
+# Fills and borders in Okabe and Ito's colours, which the colour-blind can distinguish; the fills are lighter.
 _COLORS = {
     "attention": ("#fbe3b8", "#e69f00"),
     "network": ("#cfe8f7", "#0072b2"),
@@ -25,15 +25,15 @@ _STYLE = (
     ".small{font-size:11.5px}.quiet{fill:#5a5a5a}.left{text-anchor:start}.right{text-anchor:end}"
     "a:hover rect{stroke-width:3}.line{fill:none;stroke:#444;stroke-width:1.4}"
 )
-_LINE = 16  # between two lines of a box
+_LINE = 16  # distance of two lines of a box
 
 
 class Drawing:
-    """An SVG file that grows by calls; all lengths are in pixels, from the upper left corner.
+    """An SVG file to which calls add shapes; all lengths are in pixels, from the upper left corner.
 
     Args:
-        width, height: of the whole.
-        title: what is seen, for those who do not see it.
+        width, height: the size.
+        title: an alternative text.
     """
 
     def __init__(self, width: int, height: int, title: str) -> None:
@@ -44,9 +44,9 @@ class Drawing:
     def box(
         self, x: float, y: float, width: float, height: float, *lines: str, kind: str = "plain", link: str = ""
     ) -> None:
-        """A box of one of the kinds of colours around lines of words, those in backticks as code.
+        """Draws a box of one kind of colours around lines of words, with words in backticks as code.
 
-        `link` is a file of the repository, with `#NAME` the class or function in it.
+        `link` is a file of the repository, with `#NAME` for a class or function in it.
         """
         fill, border = _COLORS[kind]
         place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
@@ -58,56 +58,58 @@ class Drawing:
         self._parts += parts
 
     def frame(self, x: float, y: float, width: float, height: float) -> None:
-        """A frame around boxes; drawn before them."""
+        """Draws a frame around boxes; call it before you draw them."""
         self._parts.append(
             f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="10" fill="#f0f0ec" stroke="#999"/>'
         )
 
     def bar(self, x: float, y: float, width: float, height: float, kind: str) -> None:
-        """A bar without words."""
+        """Draws a bar without words."""
         fill, border = _COLORS[kind]
         place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
         self._parts.append(f'<rect {place} fill="{fill}" stroke="{border}"/>')
 
     def curve(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """A line from point to point in the colour of a kind."""
+        """Draws a line from point to point in the colour of a kind."""
         border = _COLORS[kind][1]
         self._parts.append(f'<path d="{_path(points)}" fill="none" stroke="{border}" stroke-width="2"/>')
 
     def mark(self, x: float, y: float, kind: str, shape: str) -> None:
-        """A small shape in the colour of a kind: one of `SHAPES`, which tell apart what colours might not."""
+        """Draws a small shape in the colour of a kind: one of `SHAPES`, which distinguish what colours may not."""
         border = _COLORS[kind][1]
         self._parts.append(f'<path d="M{x:g},{y:g}{SHAPES[shape]}" fill="{border}" stroke="#fff" stroke-width="1"/>')
 
     def rule(self, *points: tuple[float, float]) -> None:
-        """A thin line behind what is drawn after it, of a grid."""
+        """Draws a thin line of a grid, behind later shapes."""
         self._parts.append(f'<path d="{_path(points)}" fill="none" stroke="#d8d8d4"/>')
 
     def inset(self, x: float, y: float, picture: str) -> None:
-        """Another SVG file's text at a place."""
+        """Inserts the text of another SVG file at a position."""
         self._parts.append(picture.replace("<svg ", f'<svg x="{x:g}" y="{y:g}" ', 1).strip())
 
     def arrow(self, *points: tuple[float, float]) -> None:
-        """A line from point to point, with a head at the last one."""
+        """Draws a line from point to point, with a head at the last one."""
         self._parts.append(f'<path class="line" marker-end="url(#head)" d="{_path(points)}"/>')
 
     def line(self, *points: tuple[float, float]) -> None:
-        """A line from point to point."""
+        """Draws a line from point to point."""
         self._parts.append(f'<path class="line" d="{_path(points)}"/>')
 
     def plus(self, x: float, y: float) -> None:
-        """A circle in which two things are added."""
+        """Draws a circle in which two inputs are added."""
         self._parts.append(
             f'<circle cx="{x:g}" cy="{y:g}" r="9" fill="#fff" stroke="#444" stroke-width="1.4"/>'
             f'<path class="line" d="M{x - 9:g},{y:g}h18M{x:g},{y - 9:g}v18"/>'
         )
 
     def text(self, x: float, y: float, words: str, *classes: str) -> None:
-        """Words around a middle, or with "left" from it and with "right" up to it; "small" or "quiet" ones."""
+        """Draws words, centred, or from (class "left") or up to (class "right") the position; "small" and "quiet" are
+        styles.
+        """
         self._parts.append(_text(x, y, words, *classes))
 
     def svg(self) -> str:
-        """The file's text."""
+        """Returns the text of the file."""
         width, height = self._size
         title = html.escape(self._title)
         return "\n".join(

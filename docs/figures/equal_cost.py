@@ -1,4 +1,4 @@
-"""BLEU against the operations of training where all systems of Table 2 train for the same time, from the records."""
+"""BLEU against the operations of training, with the same training time for all systems of Table 2, from the records."""
 
 import json
 from pathlib import Path
@@ -14,31 +14,31 @@ _COST = Axis(
 )
 _SCORE = Axis("BLEU on test2016", 10, 42, {bleu: str(bleu) for bleu in range(10, 43, 5)}, is_logarithmic=False)
 _PLACE = 58.0, 40.0, 560.0, 330.0
-_LINE = 17.0  # between two names, at least
+_LINE = 17.0  # minimum distance of two names
 
 
 def measured() -> dict[str, dict[str, tuple[float, float]]]:
-    """The operations and the score of each share, by system and share."""
-    found: dict[str, dict[str, tuple[float, float]]] = {}
+    """Returns the operations and the score by system and share."""
+    results_by_share: dict[str, dict[str, tuple[float, float]]] = {}
     for system in SYSTEMS:
         for share in _SHAPES:
             path = _RECORDS / f"{system}_{share}/seed_1/row.json"
             if path.exists():
                 results = json.loads(path.read_text(encoding="utf-8"))["results"]
-                found.setdefault(system, {})[share] = results["flops_by_count"], results["test_bleu"]
-    return found
+                results_by_share.setdefault(system, {})[share] = results["flops_by_count"], results["test_bleu"]
+    return results_by_share
 
 
 def spread(heights: list[float]) -> list[float]:
-    """Heights from above to below, moved apart until each is a line below the one before."""
-    found: list[float] = []
+    """Returns heights from top to bottom, moved apart until each is a line below the previous one."""
+    heights_so_far: list[float] = []
     for height in heights:
-        found.append(max(height, found[-1] + _LINE) if found else height)
-    return found
+        heights_so_far.append(max(height, heights_so_far[-1] + _LINE) if heights_so_far else height)
+    return heights_so_far
 
 
 def equal_cost() -> str:
-    """A curve for each system with a mark for each share of the time, and its name at the right."""
+    """Returns a chart with a curve for each system, a mark for each share of the time, and the name on the right."""
     drawing = Drawing(820, 486, "BLEU against the operations of training, for systems that trained for the same time")
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     last = {}

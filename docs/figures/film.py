@@ -1,7 +1,7 @@
-"""Pictures one after the other as an SVG file that moves by its style sheet alone.
+"""A sequence of pictures as an SVG file that is animated by its style sheet.
 
-Of each picture only what has changed is in the file. Where motion is not wanted, and where style sheets are not
-animated, the last one is shown.
+The file stores only the changed part of each picture. Readers who prefer no motion, and viewers without animated style
+sheets, see the last picture.
 """
 
 import base64
@@ -20,14 +20,14 @@ _STYLE = (
 
 
 class Frame(NamedTuple):
-    """A picture, and for how many seconds it is shown."""
+    """A picture, and the number of seconds for which it is shown."""
 
     picture: Image.Image
     seconds: float
 
 
 def film(frames: Sequence[Frame], title: str) -> str:
-    """The text of an SVG file; all pictures have one size, and `title` is for those who do not see them."""
+    """Returns the text of an SVG file; all pictures must have one size, and `title` is an alternative text."""
     pictures = _of_one_palette([frame.picture for frame in frames])
     whole = sum(frame.seconds for frame in frames)
     rules, parts, now = [], [], 0.0
@@ -51,7 +51,7 @@ def film(frames: Sequence[Frame], title: str) -> str:
 
 
 def _of_one_palette(pictures: Sequence[Image.Image]) -> list[Image.Image]:
-    """The pictures in few colours, the same ones, so that what did not change has not changed here either."""
+    """Reduces the pictures to a common palette of few colours, so that unchanged areas stay unchanged."""
     colored = [picture.convert("RGB") for picture in pictures]
     width, height = colored[0].size
     together = Image.new("RGB", (width, height * len(colored)))

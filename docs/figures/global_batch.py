@@ -1,4 +1,4 @@
-"""One global batch on 1, 2 and 8 replicas: the same pairs, dealt as the trainer deals them."""
+"""One global batch on 1, 2 and 8 replicas: the same pairs, distributed as the trainer does."""
 
 import numpy as np
 from drawing import Drawing
@@ -9,7 +9,7 @@ from t2t_keras.data.pipeline import shares
 _LENGTHS = np.array([5, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 10, 11])  # tokens of the batch's sources, and of its targets
 _REPLICAS = 1, 2, 8
 _TOKEN, _ROW = 7, 15  # width of a token and height of a row, in pixels
-_LEFT, _SHARE = 20, 99  # where the first share begins, and from share to share
+_LEFT, _SHARE = 20, 99  # left side of the first share, and distance of shares
 
 
 class _Pairs:
@@ -24,13 +24,13 @@ class _Pairs:
 
 
 def dealt(num_replicas: int) -> list[np.ndarray]:
-    """The target ids of each replica's share, [rows, length]."""
+    """Returns the target ids of each replica's share, [rows, length]."""
     plan = plan_in_length_order(_LENGTHS, _LENGTHS, tokens_per_batch=len(_LENGTHS) * max(_LENGTHS))
     return [share["target"] for share in shares(_Pairs(), plan, 0, num_replicas, range(num_replicas))]
 
 
 def global_batch() -> str:
-    """The pairs of one batch on each number of replicas, their tokens, and what is done with them."""
+    """Returns the pairs of one batch on each number of replicas, with their tokens and the computation."""
     drawing = Drawing(820, 592, "13 pairs on 1, 2 and 8 replicas, always with 106 target tokens in all")
     top = 34
     for num_replicas in _REPLICAS:
@@ -45,7 +45,7 @@ def global_batch() -> str:
 
 
 def _draw(drawing: Drawing, num_replicas: int, top: int) -> int:
-    """Draws the shares of so many replicas; returns where the next ones begin."""
+    """Draws the shares of a number of replicas; returns the top of the next ones."""
     batch = dealt(num_replicas)
     rows = len(batch[0])
     total = sum(np.count_nonzero(share) for share in batch)
@@ -61,7 +61,7 @@ def _draw(drawing: Drawing, num_replicas: int, top: int) -> int:
 
 
 def _bar(drawing: Drawing, left: float, top: float, ids: np.ndarray) -> None:
-    """A pair's target, or an empty row, with the padding behind it."""
+    """Draws a pair's target, or an empty row, with the padding after it."""
     tokens = int(np.count_nonzero(ids))
     drawing.bar(left, top, len(ids) * _TOKEN, _ROW - 3, "dropped")
     if tokens:

@@ -1,4 +1,4 @@
-"""Time and memory of the types of layers of Table 1 against the length of their input, from the committed records."""
+"""Time and memory of the layer types of Table 1 against the length of their input, from the committed records."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/table1"
-LAYERS = {  # by the folder of the record: what it is called, its colour and shape
+LAYERS = {  # by the folder of the record: label, colour and shape
     "self_attention": ("self-attention", "network", "circle"),
     "recurrent": ("recurrent", "attention", "square"),
     "convolutional": ("convolutional", "output", "triangle"),
@@ -21,13 +21,13 @@ _MEASURES = (
 
 
 def measured(layer: str, measure: str, unit: float) -> list[tuple[float, float]]:
-    """Lengths and what was measured at each of them, "seconds" or "bytes", in a unit."""
+    """Returns lengths and the measurement at each, "seconds" or "bytes", in a unit."""
     record = json.loads((_RECORDS / layer / "row.json").read_text(encoding="utf-8"))
     return [(n, record["results"][f"{measure}_{n}"] / unit) for n in record["settings"]["lengths"]]
 
 
 def layer_types() -> str:
-    """A chart of time and one of memory, both axes logarithmic."""
+    """Returns a chart of time and one of memory, both with logarithmic axes."""
     drawing = Drawing(820, 400, "Time and memory of four types of layers against the length of their input")
     for number, (measure, unit, axis) in enumerate(_MEASURES):
         chart = Chart(drawing, (58 + number * 405, 40, 335, 240), _LENGTHS, axis)

@@ -1,4 +1,4 @@
-"""A constituency tree, the words that are its source, and the tokens that a model learns to write for it."""
+"""A constituency tree, the words of its source, and the tokens that a model learns to generate for it."""
 
 from drawing import Drawing
 
@@ -10,7 +10,7 @@ TREE = "(S (NP (DT The) (NN dog)) (VP (VBZ barks) (PP (IN at) (NP (DT a) (NN cat
 
 
 def parse_tree() -> str:
-    """The words on the left, their tree beside them, and its linear form below."""
+    """Returns the words on the left, their tree beside them, and its linear form below."""
     tree = tree_of_line(TREE)
     drawing = Drawing(820, 336, "A sentence, its constituency tree, and the tree in one line")
     drawing.box(20, 96, 260, 48, "what the model reads", f"`{' '.join(tree.words())}`", kind="network")

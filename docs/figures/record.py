@@ -1,7 +1,7 @@
-"""Runs a command in a terminal of 100 columns and writes what it prints, with the times, as an asciicast 2 file.
+"""Runs a command in a terminal of 100 columns and writes its output with times as an asciicast 2 file.
 
 `python docs/figures/record.py docs/figures/quickstart.cast python -m launch.quickstart` makes the recording that
-`draw.py` draws. Of a line that is written over and over, such as a progress bar, one state a second is kept.
+`draw.py` draws. Of a line that is overwritten, such as a progress bar, it keeps one state per second.
 """
 
 import codecs
@@ -21,12 +21,12 @@ from pathlib import Path
 COLUMNS, ROWS = 100, 30
 _SECONDS_OF_A_STATE = 1.0
 
-Event = tuple[float, str]  # seconds since the start, and what was printed
+Event = tuple[float, str]  # seconds since the start, and the output
 
 
-def printed(command: Sequence[str]) -> Iterator[Event]:
-    """What a command prints, when it does; a `RuntimeError` if it fails."""
-    begun = time.monotonic()
+def run_and_record(command: Sequence[str]) -> Iterator[Event]:
+    """Yields the output of a command with times. Raises RuntimeError if the command fails."""
+    start = time.monotonic()
     process, terminal = pty.fork()
     if not process:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
@@ -34,32 +34,32 @@ def printed(command: Sequence[str]) -> Iterator[Event]:
     decoder = codecs.getincrementaldecoder("utf-8")()
     with contextlib.suppress(OSError), open(terminal, "rb", buffering=0) as output:  # an OSError at the end
         while block := output.read(65536):
-            yield time.monotonic() - begun, decoder.decode(block)
+            yield time.monotonic() - start, decoder.decode(block)
     if status := os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]):
         raise RuntimeError(f"{shlex.join(command)}: exit status {status}")
 
 
 def thinned(events: Iterable[Event]) -> list[Event]:
-    """One state a second of lines that are written over, and the last one; whole lines all stay.
+    """Keeps one state per second of lines that are overwritten, and the last state; complete lines are all kept.
 
-    Blanks that erase a line are kept: the carriage return behind them is shorter, and writes over nothing.
+    Blanks that erase a line are kept, since the shorter text after the carriage return does not overwrite them.
     """
-    kept: list[Event] = []
-    begun = 0.0  # the second of the state that is last so far
+    thinned_events: list[Event] = []
+    start = 0.0  # the second of the last state
     for when, text in events:
-        last = kept[-1][1] if kept else ""
+        last = thinned_events[-1][1] if thinned_events else ""
         over = text.startswith("\r") and last.startswith("\r") and "\n" not in last + text and len(text) >= len(last)
-        if over and when - begun < _SECONDS_OF_A_STATE:
-            kept[-1] = when, text
+        if over and when - start < _SECONDS_OF_A_STATE:
+            thinned_events[-1] = when, text
         else:
-            kept.append((when, text))
-            begun = when
-    return kept
+            thinned_events.append((when, text))
+            start = when
+    return thinned_events
 
 
 def main(path: str, *command: str) -> None:
-    """Writes the file."""
-    events = thinned(printed(command))
+    """Writes the recording."""
+    events = thinned(run_and_record(command))
     head = {"version": 2, "width": COLUMNS, "height": ROWS, "command": shlex.join(command)}
     lines = [json.dumps(head), *(json.dumps([round(when, 2), "o", text], ensure_ascii=False) for when, text in events)]
     Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")

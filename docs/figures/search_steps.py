@@ -1,4 +1,4 @@
-"""A beam search in steps, over a table of a few words, made by the search that translates."""
+"""A beam search in steps over a table of a few words, computed by the search that translates."""
 
 import math
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from t2t_keras.search.goal import Goal
 from t2t_keras.symbols import EOS_ID
 
 _WORDS = ["", ".", "a", "the", "dog", "child", "runs", "sleeps"]  # by their ids; 0 begins a sentence, 1 ends it
-_NEXT = {  # probabilities of the word after a word
+_NEXT = {  # probabilities of the next word
     "": {"a": 0.6, "the": 0.4},
     "a": {"dog": 0.4, "child": 0.35, "runs": 0.25},
     "the": {"dog": 0.9, "child": 0.1},
@@ -36,7 +36,7 @@ class Candidate(NamedTuple):
     Attributes:
         text: its ids.
         log_prob: the sum of its words' log-probabilities.
-        score: its log-probability over the length penalty.
+        score: its log-probability divided by the length penalty.
         fate: "lives", "ends", or "dropped".
     """
 
@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
 
 
 def searched() -> tuple[list[list[Candidate]], searching.SearchResult]:
-    """The candidates of each step of the search, and its result."""
+    """Returns the candidates of each step of the search, and its result."""
     table = np.log(np.array([[_NEXT.get(a, {}).get(b, 1e-30) for b in _WORDS] for a in _WORDS], np.float32))
     living: list[list[Text]] = []
 
@@ -84,7 +84,7 @@ def _candidate(text: Text, is_alive: bool, goal: Goal) -> Candidate:
 
 
 def search_steps() -> str:
-    """The candidates of each step, which of them live on, and why the search stops."""
+    """Returns a figure of the candidates of each step, the surviving ones, and the reason why the search stops."""
     steps, result = searched()
     drawing = Drawing(820, 450, "A beam search with two hypotheses: the candidates of each of its four steps")
     places: dict[Text, tuple[float, float]] = {(): (10, _TOP + _DOWN / 2)}
@@ -114,7 +114,7 @@ def _draw(drawing: Drawing, left: float, top: float, candidate: Candidate) -> No
 
 
 def _explain(drawing: Drawing, steps: list[list[Candidate]], result: searching.SearchResult) -> None:
-    """The finished hypotheses, and what the best living one could still reach."""
+    """Draws the finished hypotheses, and the best score that a living one can still reach."""
     best = max((each for each in steps[-1] if each.fate != "ends"), key=lambda each: each.log_prob)
     bound = best.log_prob / ((5 + _LIMIT) / 6) ** 0.6
     scores = result.scores[0].numpy().tolist()

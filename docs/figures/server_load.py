@@ -1,4 +1,4 @@
-"""A server's speed and waiting time against the number of clients, from the table of the page with the figures."""
+"""A server's speed and latency against the number of clients, from the table of the page with the figures."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _PAGE = Path(__file__).parents[1] / "serving_measured.md"
-_ENGINES = {  # as the table calls them: colour and shape
+_ENGINES = {  # by name in the table: colour and shape
     "tensorflow": ("attention", "circle"),
     "tensorflow, one by one": ("embedding", "square"),
     "ctranslate2": ("network", "triangle"),
@@ -21,7 +21,7 @@ _MEASURES = (  # the column of the table, and its axis
 
 
 def measured(engine: str, column: int) -> list[tuple[float, float]]:
-    """Clients, and what was measured with so many; without those with which nothing was."""
+    """Returns numbers of clients, and the measurements with them; clients without a measurement are left out."""
     text = _PAGE.read_text(encoding="utf-8").partition("| clients | server |")[2]
     rows = [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (\d+ .*) \|$", text, re.MULTILINE)]
     cells = [(float(row[0]), row[column].partition(" ")[0]) for row in rows if row[1] == engine]
@@ -29,7 +29,7 @@ def measured(engine: str, column: int) -> list[tuple[float, float]]:
 
 
 def server_load() -> str:
-    """A chart of sentences a second and one of the time of an answer."""
+    """Returns a chart of sentences per second and one of latency."""
     drawing = Drawing(820, 366, "Sentences a second and the time of an answer against the number of clients")
     for number, (column, axis) in enumerate(_MEASURES):
         chart = Chart(drawing, (58 + number * 405, 40, 335, 200), _CLIENTS, axis)

@@ -1,6 +1,6 @@
-"""A recording of a terminal as an SVG file that moves by its style sheet alone.
+"""A recording of a terminal as an SVG file that is animated by its style sheet.
 
-Where motion is not wanted, and where style sheets are not animated, it shows how the recording ends.
+Readers who prefer no motion, and viewers without animated style sheets, see the end of the recording.
 """
 
 import html
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-SPEED = 20  # times as fast as it was
-LONGEST, SHORTEST = 1.4, 0.08  # seconds of a wait that is shown, and of a frame
+SPEED = 20  # times the actual speed
+LONGEST, SHORTEST = 1.4, 0.08  # seconds of the longest wait that is shown, and of the shortest frame
 BEGINNING, END = 1.2, 8.0  # seconds before the first line, and with the last one
-_LETTER, _LINE, _EDGE, _BAR = 7.2, 17, 14, 28  # pixels: of a letter, between lines, around them, above them
+_LETTER, _LINE, _EDGE, _BAR = 7.2, 17, 14, 28  # pixels: width of a letter, between lines, around them, above them
 _CODES = re.compile(r"\x1b\[[\d;?]*([A-Za-z])|([\r\n\b])|([^\x1b\r\n\b]+)")
 _STYLE = (
     "text{{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;fill:#e6edf3;white-space:pre}}"
@@ -25,14 +25,14 @@ _STYLE = (
 
 
 class State(NamedTuple):
-    """What a row of the terminal shows from a time on, in seconds."""
+    """The text of a row of the terminal from a time on, in seconds."""
 
     since: float
     text: str
 
 
 class Screen:
-    """What a terminal of so many columns has shown, without an end above: a list of states for each row."""
+    """The history of an endless terminal with a number of columns: a list of states for each row."""
 
     def __init__(self, columns: int) -> None:
         self.rows: list[list[State]] = [[]]
@@ -40,7 +40,7 @@ class Screen:
         self._place = 0, 0  # row and column of the cursor
 
     def print(self, when: float, text: str) -> None:
-        """Shows what was printed at a time; colours are left out."""
+        """Prints text at a time; colours are ignored."""
         for code, control, words in _CODES.findall(text):
             row, column = self._place
             if control or code:
@@ -73,7 +73,7 @@ class Screen:
 
 
 class Frames:
-    """The times at which the picture changes: those of the recording, and when they are shown, in seconds."""
+    """The times at which the picture changes: in the recording, and in the film, in seconds."""
 
     def __init__(self, times: Iterable[float]) -> None:
         self.real, self.shown = [0.0], [0.0]
@@ -82,29 +82,29 @@ class Frames:
             now += min((time - before) / SPEED, LONGEST)
             before = time
             if now - self.shown[-1] < SHORTEST:
-                self.real[-1] = time  # the last of several that are too near to be seen one by one
+                self.real[-1] = time  # the last state of several that are too close to be seen
             else:
                 self.real.append(time)
                 self.shown.append(now)
         self.seconds = now + END
 
     def number(self, time: float) -> int:
-        """Of the frame that is the first to show what came at a time."""
+        """Returns the number of the first frame that shows the output of a time."""
         return next(number for number, real in enumerate(self.real) if real >= time)
 
     def percent(self, number: int) -> str:
-        """When a frame begins, as a share of the whole."""
+        """Returns the start of a frame in percent of the film."""
         return f"{100 * self.shown[number] / self.seconds:.2f}%"
 
 
 def read_cast(path: Path) -> tuple[dict, list[tuple[float, str]]]:
-    """The head and what was printed, with times in seconds, of an asciicast 2 file."""
+    """Returns the head and the output with times in seconds, from an asciicast 2 file."""
     head, *events = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     return head, [(when, text) for when, kind, text in events if kind == "o"]
 
 
 def recording(path: Path, rows_shown: int = 26) -> str:
-    """The text of an SVG file with what a command printed, from an asciicast 2 file."""
+    """Returns the text of an SVG file with the output of a command, from an asciicast 2 file."""
     head, events = read_cast(path)
     screen = Screen(head["width"])
     for when, text in events:
@@ -130,20 +130,20 @@ def recording(path: Path, rows_shown: int = 26) -> str:
 
 
 def _seen(row: Sequence[State], frames: Frames) -> list[tuple[int, str]]:
-    """The frames in which a row's states begin, without those that no frame shows."""
+    """Returns the frames in which a row's states begin, without states that no frame shows."""
     numbers = {frames.number(state.since): state.text for state in row}  # the last state of each frame
     return sorted(numbers.items())
 
 
 class _Rules:
-    """The style sheet's rules of what is shown when."""
+    """The rules of the style sheet, which show and hide parts."""
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
         self._texts: dict[str, str] = {}
 
     def shown(self, since: int, until: int | None) -> str:
-        """The attributes of what is shown from a frame on, until before another one or to the end."""
+        """Returns the attributes of a part that is shown from a frame on, until another one or to the end."""
         name = f"f{since}" if until is None else f"f{since}_{until}"
         hidden, visible = "{visibility:hidden}", "{visibility:visible}"
         times = f"0%{hidden}{self._frames.percent(since)}{visible}" if since else f"0%{visible}"
@@ -152,7 +152,7 @@ class _Rules:
         return f' class="{"p" if until is None else "t"}" style="animation-name:{name}"'
 
     def moves(self, shifts: Sequence[int]) -> str:
-        """The rule by which the lines move up, from their shift in each frame in pixels."""
+        """Adds the rule that moves the lines up, given their shift in each frame in pixels."""
         times = "".join(
             f"{self._frames.percent(number)}{{transform:translateY({shift}px)}}"
             for number, shift in enumerate(shifts)
@@ -161,12 +161,12 @@ class _Rules:
         return f"@keyframes s{{{times}}}"
 
     def texts(self) -> str:
-        """All rules of what is shown."""
+        """Returns all rules."""
         return "".join(self._texts.values())
 
 
 def _clock(frames: Frames, rules: _Rules, right: float) -> list[str]:
-    """The time since the start, as it was."""
+    """Draws the actual time since the start."""
     parts, since = [], 0
     texts = [f"{int(real) // 60}:{int(real) % 60:02}" for real in frames.real]
     for number, text in enumerate(texts):
@@ -179,13 +179,13 @@ def _clock(frames: Frames, rules: _Rules, right: float) -> list[str]:
 
 
 def _line(place: int, text: str, attributes: str = "") -> str:
-    """A row's words; their width is given, because fonts have bars of other widths than letters."""
+    """Returns a row's words with their width, because fonts have bars of other widths than letters."""
     width = f'textLength="{len(text) * _LETTER:.1f}" lengthAdjust="spacingAndGlyphs"'
     return f'<text y="{_LINE * place + 13}" {width}{attributes}>{html.escape(text, quote=False)}</text>'
 
 
 def _file(size: tuple[int, int], title: str, style: str, clock: Sequence[str], lines: Sequence[str]) -> str:
-    """A window of so many columns and rows, with a line above it; dark, with a border, on any page."""
+    """Draws a dark window of a number of columns and rows with a title bar; its border separates it from any page."""
     columns, rows = size
     inner, below = columns * _LETTER, rows * _LINE
     width, height = inner + 2 * _EDGE, below + _BAR + 1.5 * _EDGE

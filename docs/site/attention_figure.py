@@ -1,4 +1,4 @@
-"""Replaces a comment of a document with an interactive figure of attention, with the scripts of the server's page.
+"""Replaces a comment of a document with an interactive figure of attention, using the scripts of the server's page.
 
 The figure is a single script, because a page that is opened from a disk cannot load other scripts.
 """
@@ -29,7 +29,7 @@ class AttentionFigure(SphinxTransform):
 
 
 def _frame() -> str:
-    """The figure in a frame of its own, so that the styles of the page and of the site do not meet."""
+    """Returns the figure in a frame, so that the styles of the page and of the site do not interfere."""
     style, card = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "index.html"))
     (card,) = re.findall(r'<section id="attention".*?</section>', card, re.DOTALL)
     paths = (_PAGE / "attention.js", _PAGE / "choice.js", ROOT / "docs/site/attention_figure.js")
@@ -42,6 +42,6 @@ const WEIGHTS = {weights}{code}}}</script>"""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers it."""
+    """Registers the transform."""
     app.add_transform(AttentionFigure)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

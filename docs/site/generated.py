@@ -20,12 +20,13 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.inspect import signature, stringify_signature
 
 ROOT = Path(__file__).parents[2]
-_PROGRAMS = ROOT / "docs/programs"  # pages that are made for the site, and ignored by git
-# An entry of `launch.helping.text`: a flag, and its words beside it; words go on, or begin, in lines of more spaces.
+_PROGRAMS = ROOT / "docs/programs"  # pages that are generated for the site, and ignored by git
+# An entry of `launch.helping.text`: a flag and its description. Descriptions continue, or start, in lines with more
+# indentation.
 _FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
-# Of the arguments of a class of settings.
+# The maximum for the arguments of a class of settings.
 _MOST_CHARACTERS = 400
-# Modules of programs whose flags were removed. absl remembers some by their address, which must not become another's.
+# Modules of programs whose flags were removed. absl remembers some modules by their address, which must not be reused.
 _removed: list[Any] = []
 
 
@@ -36,7 +37,9 @@ def _program_names() -> list[str]:
 
 @functools.cache
 def _help(name: str) -> str:
-    """What `python -m launch.NAME --help` prints. Two programs' flags cannot live in one process: they are removed."""
+    """Returns the output of `python -m launch.NAME --help`. It removes the flags afterwards, since those of two
+    programs collide.
+    """
     module = importlib.import_module(f"launch.{name}")
     text = importlib.import_module("launch.helping").text(module, f"{name}.py")
     for each in [each for each in sys.modules if each == "launch" or each.startswith("launch.")]:
@@ -47,10 +50,10 @@ def _help(name: str) -> str:
 
 
 def _paragraph(text: str) -> nodes.paragraph:
-    """Plain text with its flags as code."""
+    """Returns plain text with its flags as code."""
     parts = re.split(r"(?<!\S)(--\w[\w=./]*\w|[A-Z]+(?:_[A-Z]+)+)", text)
-    made = [nodes.literal("", part) if number % 2 else nodes.Text(part) for number, part in enumerate(parts)]
-    return nodes.paragraph("", "", *made)
+    inline_nodes = [nodes.literal("", part) if number % 2 else nodes.Text(part) for number, part in enumerate(parts)]
+    return nodes.paragraph("", "", *inline_nodes)
 
 
 def _write_program_pages(app: Sphinx, config: Config) -> None:
@@ -67,29 +70,29 @@ def _write_program_pages(app: Sphinx, config: Config) -> None:
 
 
 def _link_programs(app: Sphinx, name: str, source: list[str]) -> None:
-    """Links each program in the table of all programs to its page, which only the site has."""
+    """Links each program in the table of all programs to its page, which only exists on the site."""
     if name == "docs/programs":
         source[0] = re.sub(r"^\| (`launch\.(\w+)`)", r"| [\1](programs/\2.md)", source[0], flags=re.MULTILINE)
 
 
 class Program(SphinxDirective):
-    """The page of one program: what it does, examples, and its flags in groups."""
+    """The page of one program: its description, examples, and its flags in groups."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        made: list[nodes.Node] = []
+        page: list[nodes.Node] = []
         for block in _help(self.arguments[0]).split("\n\n"):
             title, _, rest = block.partition("\n")
             if rest.startswith("  -"):
-                made.append(nodes.rubric("", title.removesuffix(":").capitalize()))
-                made.append(self._flags(rest.splitlines()))
+                page.append(nodes.rubric("", title.removesuffix(":").capitalize()))
+                page.append(self._flags(rest.splitlines()))
             elif re.match(r"Examples?:$", title) or block.startswith(("python ", "t2t-")):
                 examples = rest if title.startswith("Example") else block
-                made.append(nodes.literal_block("", textwrap.dedent(examples), language="bash"))
+                page.append(nodes.literal_block("", textwrap.dedent(examples), language="bash"))
             else:
-                made.append(_paragraph(block))
-        return made
+                page.append(_paragraph(block))
+        return page
 
     def _flags(self, lines: list[str]) -> nodes.definition_list:
         entries: list[tuple[str, list[str]]] = []
@@ -107,7 +110,7 @@ class Program(SphinxDirective):
 
 
 def _metric_rows() -> Iterator[tuple[str, str, str, str]]:
-    """Name, kind, labels and meaning of each metric of a server that has answered a request."""
+    """Returns name, kind, labels and meaning of each metric of a server that has answered a request."""
     from t2t_keras.serving.metrics import Metrics
 
     metrics = Metrics()
@@ -128,32 +131,34 @@ class ServerMetrics(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(["| name | kind | labels | meaning |", "|---|---|---|---|", *rows]))
 
 
-def _as_plain_text(app: Sphinx, kind: str, name: str, found: object, options: object, lines: list[str]) -> None:
-    """Docstrings have names in backticks and no other markup: stars, bars, @ and last underscores are themselves."""
+def _as_plain_text(app: Sphinx, kind: str, name: str, documented: object, options: object, lines: list[str]) -> None:
+    """Escapes markup in docstrings, which only use backticks: stars, bars, @ and final underscores are literal."""
     for number, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             line = re.sub(r"([*|@]|(?<=\w)_(?!\w))", r"\\\1", line)
-            lines[number] = re.sub(r"(?<=: )(?=\w\.$)", r"\\", line)  # "N." is no first item of a list
+            lines[number] = re.sub(r"(?<=: )(?=\w\.$)", r"\\", line)  # "N." does not start a list.
 
 
 def _own_arguments(
-    app: Sphinx, kind: str, name: str, found: Any, options: object, arguments: str | None, returned: str | None
+    app: Sphinx, kind: str, name: str, documented: Any, options: object, arguments: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
-    """The arguments of a class that its base, as of Keras's layers, hides behind `*args` and `**kwargs`; none where
-    there are too many to read, since the fields are listed.
+    """Documents the arguments of a class that its base hides behind `*args` and `**kwargs`; none if there are too many
+    to read, since the fields are listed.
     """
     if kind == "class" and arguments == "(*args, **kwargs)":
         arguments = stringify_signature(
-            signature(found.__init__, bound_method=True), show_return_annotation=False, unqualified_typehints=True
+            signature(documented.__init__, bound_method=True), show_return_annotation=False, unqualified_typehints=True
         )
-    if kind == "class" and is_dataclass(found) and len(arguments or "") > _MOST_CHARACTERS:
+    if kind == "class" and is_dataclass(documented) and len(arguments or "") > _MOST_CHARACTERS:
         arguments = ""
     return arguments, returned
 
 
-def _is_left_out(app: Sphinx, kind: str, name: str, found: object, is_skipped: bool, options: object) -> bool | None:
-    """Whether a member says nothing: a field of a named tuple, which the class describes."""
-    return True if (getattr(found, "__doc__", None) or "").startswith("Alias for field number") else None
+def _is_left_out(
+    app: Sphinx, kind: str, name: str, documented: object, is_skipped: bool, options: object
+) -> bool | None:
+    """Whether to skip a member: a field of a named tuple, which the class describes."""
+    return True if (getattr(documented, "__doc__", None) or "").startswith("Alias for field number") else None
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Inserts drawings with links into the pages, because links within an image cannot be followed."""
+"""Inserts drawings with links into the pages, because readers cannot follow links within an image."""
 
 import posixpath
 import re
@@ -37,6 +37,6 @@ class DrawingsInPages(SphinxTransform):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers it."""
+    """Registers the transform."""
     app.add_transform(DrawingsInPages)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
-"""Creates pages for the files that documents link to: `t2t_keras/losses.py` becomes `t2t_keras/losses.py.html`.
+"""Creates pages for the files to which documents link: `t2t_keras/losses.py` becomes `t2t_keras/losses.py.html`.
 
-A link whose text is the name of a class or function, as "[`Adam`](../t2t_keras/training/optimizer.py)", leads to the
-line where it is defined. The reference also links each name to its line.
+A link whose text is the name of a class or function, such as "[`Adam`](../t2t_keras/training/optimizer.py)", leads to
+the line of its definition. The reference also links each name to its line.
 """
 
 import ast
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 _LANGUAGES = {".c": "c", ".py": "python", ".sh": "bash", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _PREFIX = "line"
 
-# Every file that something links to, relative to the repository.
+# All files that have a link, relative to the repository.
 _linked: set[str] = set()
 
 
@@ -36,14 +36,14 @@ def _line_of(name: str, file: str) -> int | None:
 
 
 def place_of(name: str, file: str) -> str:
-    """The anchor of a class or function in the page of a file, which will be made; empty where there is none."""
+    """Returns the anchor of a class or function in the page that is made of a file, or an empty string."""
     _linked.add(file)
     line = _line_of(name, file)
     return f"#{_PREFIX}-{line}" if line else ""
 
 
 class LinksToFiles(SphinxTransform):
-    """Turns links to files, which MyST takes for downloads, into links to their pages."""
+    """Turns links to files, which MyST treats as downloads, into links to their pages."""
 
     default_priority = 1
 
@@ -56,14 +56,14 @@ class LinksToFiles(SphinxTransform):
 
 
 def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
-    """The page and line of a documented object, seen from a page in docs/; asked by sphinx.ext.linkcode."""
-    found: Any = importlib.import_module(info["module"])
+    """Returns the page and line of a documented object, relative to a page in docs/; sphinx.ext.linkcode calls it."""
+    documented: Any = importlib.import_module(info["module"])
     for name in info["fullname"].split("."):
-        found = getattr(found, name, None)
-    found = inspect.unwrap(found.fget if isinstance(found, property) and found.fget else found)
+        documented = getattr(documented, name, None)
+    documented = inspect.unwrap(documented.fget if isinstance(documented, property) and documented.fget else documented)
     try:
-        file = Path(inspect.getsourcefile(found) or "").relative_to(ROOT).as_posix()
-        line = inspect.getsourcelines(found)[1]
+        file = Path(inspect.getsourcefile(documented) or "").relative_to(ROOT).as_posix()
+        line = inspect.getsourcelines(documented)[1]
     except (TypeError, ValueError, OSError):  # data, or a definition of another package
         return None
     _linked.add(file)
@@ -71,7 +71,7 @@ def linkcode_resolve(domain: str, info: dict[str, str]) -> str | None:
 
 
 def _pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """A page for each linked file, its lines numbered."""
+    """Yields a page with line numbers for each linked file."""
     for file in sorted(_linked):
         text, language = (ROOT / file).read_text(encoding="utf-8"), _LANGUAGES.get(Path(file).suffix, "text")
         code = app.builder.highlighter.highlight_block(
@@ -81,7 +81,7 @@ def _pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Registers it; which files are linked is known only if all documents are read."""
+    """Registers the extension; it must read all documents to know the linked files."""
     app.add_transform(LinksToFiles)
     app.connect("html-collect-pages", _pages)
     app.connect("env-get-outdated", lambda app, env, *changes: list(itertools.chain(env.found_docs)))
