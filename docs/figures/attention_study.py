@@ -64,8 +64,8 @@ def attention_study() -> str:
         x, y = chart.point(row.bleu, number + 0.5)
         drawing.mark(x, y, *_SCORES[row.score][1:])
         drawing.text(x + 12, y, f"{row.bleu:.1f}; deviation {row.deviation:.2f}", "left", "small")
-    drawn = {row.score for row in measured_rows}
-    legend(drawing, 190, height + 88, {name: tuple(look) for key, (name, *look) in _SCORES.items() if key in drawn})
+    scores = {row.score for row in measured_rows}
+    legend(drawing, 190, height + 88, {name: tuple(look) for key, (name, *look) in _SCORES.items() if key in scores})
     words = "Multi30k, English to German, 1,200 updates, seed 1; the deviation is that of scores before the first"
     drawing.box(22, height + 108, 776, 32, words, link="t2t_keras/studies/attention_table.py")
     return drawing.svg()

@@ -112,17 +112,17 @@ def recording(path: Path, rows_shown: int = 26) -> str:
     frames = Frames(state.since for row in screen.rows for state in row)
     rules = _Rules(frames)
     parts = [_line(0, f"$ {head['command']}")]
-    begun = [0]  # the frame in which each row begins
+    first_frames = [0]  # the frame in which each row begins
     for place, row in enumerate(screen.rows, 1):
         states = _seen(row, frames)
-        begun.append(max(begun[-1], states[0][0] if states else 0))
+        first_frames.append(max(first_frames[-1], states[0][0] if states else 0))
         for number, (since, text) in enumerate(states):
             until = states[number + 1][0] if number + 1 < len(states) else None
             if text.strip():
                 parts.append(_line(place, text.rstrip(), rules.shown(since, until)))
     if not screen.rows[-1]:
-        begun.pop()
-    shifts = [-_LINE * max(0, bisect_right(begun, number) - rows_shown) for number in range(len(frames.shown))]
+        first_frames.pop()
+    shifts = [-_LINE * max(0, bisect_right(first_frames, number) - rows_shown) for number in range(len(frames.shown))]
     clock = _clock(frames, rules, 2 * _EDGE + head["width"] * _LETTER)
     style = _STYLE.format(end=shifts[-1], seconds=frames.seconds) + rules.moves(shifts) + rules.texts()
     title = f"What {head['command']} prints in a terminal"

@@ -112,9 +112,9 @@ def test_coverage_is_the_mean_of_the_members(models):
     """It also holds after hypotheses have changed places: an ensemble of one model equals the model."""
 
     def search(model, penalty: float):
-        begun = model.start_search(SOURCE, model.encode(SOURCE), 3, capabilities=frozenset({COVERAGE}))
+        search_start = model.start_search(SOURCE, model.encode(SOURCE), 3, capabilities=frozenset({COVERAGE}))
         goal = Goal(DecodeConfig(beam_size=3, coverage_penalty=penalty), [9, 7])
-        return beam_search(begun.step, begun.cache, goal)
+        return beam_search(search_start.step, search_start.cache, goal)
 
     expected, actual = (search(model, 0.4) for model in (models[0], Ensemble(models[:1] * 2)))
     np.testing.assert_array_equal(actual.token_ids, expected.token_ids)
@@ -123,8 +123,8 @@ def test_coverage_is_the_mean_of_the_members(models):
 
     ensemble, parts = Ensemble(models), []
     for model in (ensemble, *models):
-        begun = model.start_search(SOURCE, model.encode(SOURCE), 1, capabilities=frozenset({COVERAGE}))
-        parts.append(begun.step(np.zeros(2, np.int32), begun.cache)[1].coverage)
+        search_start = model.start_search(SOURCE, model.encode(SOURCE), 1, capabilities=frozenset({COVERAGE}))
+        parts.append(search_start.step(np.zeros(2, np.int32), search_start.cache)[1].coverage)
     np.testing.assert_allclose(parts[0], (parts[1] + parts[2]) / 2, atol=1e-6)
 
 

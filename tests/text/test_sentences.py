@@ -18,12 +18,12 @@ def texts_of(text: str, language: str = "en") -> list[str]:
 
 def test_hard_boundaries_are_found():
     """The rules match the quality of a library: docs/translating.md has the figures."""
-    given = paragraphs()
-    assert sum(len(paragraph.begins) for paragraph in given) >= 1000
-    assert measured(by_rules, given).f1 > 97.5
+    corpus = paragraphs()
+    assert sum(len(paragraph.begins) for paragraph in corpus) >= 1000
+    assert measured(by_rules, corpus).f1 > 97.5
     for language in ("en", "de", "fr", "zh", "ja"):
-        own = [paragraph for paragraph in given if paragraph.language == language]
-        assert measured(by_rules, own).f1 > 95, language
+        corpus_of_language = [paragraph for paragraph in corpus if paragraph.language == language]
+        assert measured(by_rules, corpus_of_language).f1 > 95, language
 
 
 def test_a_sentence_alone_is_one():

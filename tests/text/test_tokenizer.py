@@ -168,8 +168,8 @@ def test_a_vocabulary_too_small_names_the_smallest_that_works(tmp_path, vocab_ty
 
 def test_characters_are_single_ones_the_commonest_and_bytes_spell_the_others(tmp_path):
     text = ["aaaa bbb", "cc d", ""]
-    whole, cut = (train("char", tmp_path / "vocab.model", text, size) for size in (37000, 262))
-    assert sorted(whole.pieces(range(259, whole.vocab_size))) == ["a", "b", "c", "d", "▁"]
+    complete, cut = (train("char", tmp_path / "vocab.model", text, size) for size in (37000, 262))
+    assert sorted(complete.pieces(range(259, complete.vocab_size))) == ["a", "b", "c", "d", "▁"]
     assert sorted(cut.pieces(range(259, 262))) == ["a", "b", "▁"]
     assert cut.pieces(cut.encode("ad€")) == ["▁", "a", "<0x64>", "<0xE2>", "<0x82>", "<0xAC>"]
     assert cut.decode(cut.encode("ad€")) == "ad€"

@@ -57,8 +57,8 @@ def traced(
     """Returns a function of states, head and targets; with skipped padding, one graph serves all shapes."""
     assert chunk_elements == module._CPU_CHUNK_ELEMENTS
 
-    def computed(states: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
-        *head, targets = others
+    def computed(states: tf.Tensor, *head_and_targets: tf.Tensor) -> list[tf.Tensor]:
+        *head, targets = head_and_targets
         result = fused_loss(states, Head(*head), targets, epsilon, scale=3.0, skip_padding=skip_padding)
         return [result.loss_sum, result.d_hidden, *result.d_head[: len(head)]]
 
@@ -69,18 +69,20 @@ def traced(
 
 def fused(epsilon: float, skip_padding: bool, *inputs: np.ndarray, jit_compile: bool = False) -> list[np.ndarray]:
     """Returns the same for the fused loss."""
-    states, *others = map(tf.constant, inputs)
-    chunk_elements, has_bias = module._CPU_CHUNK_ELEMENTS, len(others) == 3
+    states, *head_and_targets = map(tf.constant, inputs)
+    chunk_elements, has_bias = module._CPU_CHUNK_ELEMENTS, len(head_and_targets) == 3
     computed = traced(epsilon, skip_padding, chunk_elements, states.dtype, has_bias, jit_compile)
-    return [tf.cast(tensor, tf.float32).numpy() for tensor in computed(states, *others)]
+    return [tf.cast(tensor, tf.float32).numpy() for tensor in computed(states, *head_and_targets)]
 
 
 def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-5) -> None:
     """Asserts that each array is within `tolerance` of the largest expected element."""
-    for got, wanted in zip(actual, expected, strict=True):
-        assert got.shape == wanted.shape
-        assert np.isfinite(got).all()
-        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * max(np.abs(wanted).max(), 1e-3))
+    for array, expected_array in zip(actual, expected, strict=True):
+        assert array.shape == expected_array.shape
+        assert np.isfinite(array).all()
+        np.testing.assert_allclose(
+            array, expected_array, rtol=tolerance, atol=tolerance * max(np.abs(expected_array).max(), 1e-3)
+        )
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
@@ -119,9 +121,9 @@ def test_each_target_can_have_a_different_scale(skip_padding, shape):
         token_losses = losses.token_losses(targets, logits, 0.1) * tf.cast(targets != 0, tf.float32)
         scaled = tf.reduce_sum(scales * token_losses)
     expected = [tf.reduce_sum(token_losses), *tape.gradient(scaled, [states, table, bias])]
-    found = fused_loss(states, Head(table, bias), targets, 0.1, scale=scales, skip_padding=skip_padding)
+    result = fused_loss(states, Head(table, bias), targets, 0.1, scale=scales, skip_padding=skip_padding)
     assert_close(
-        [tensor.numpy() for tensor in (found.loss_sum, found.d_hidden, *found.d_head)],
+        [tensor.numpy() for tensor in (result.loss_sum, result.d_hidden, *result.d_head)],
         [tensor.numpy() for tensor in expected],
     )
 
@@ -207,8 +209,8 @@ def test_bfloat16_states(skip_padding):
     expected = plain(0.1, tf.cast(rounded, tf.float32), table, targets)
     actual = fused(0.1, skip_padding, rounded, table, targets)
     assert_close(actual, expected, 3e-2)
-    found = fused_loss(rounded, Head(tf.Variable(table)), targets, 0.1, skip_padding=skip_padding)
-    dtypes = (found.loss_sum.dtype, found.d_hidden.dtype, found.d_head.table.dtype)
+    result = fused_loss(rounded, Head(tf.Variable(table)), targets, 0.1, skip_padding=skip_padding)
+    dtypes = (result.loss_sum.dtype, result.d_hidden.dtype, result.d_head.table.dtype)
     assert dtypes == (
         tf.float32,
         tf.bfloat16,

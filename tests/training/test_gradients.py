@@ -37,9 +37,9 @@ def make(dtype: str = "float32"):
     plain = model.states
 
     def states(inputs, **settings):
-        made = plain(inputs, **settings)
-        mask = tf.cast(inputs["target"] != 0, made.hidden.dtype)[..., tf.newaxis]
-        return made._replace(auxiliary_loss=tf.cast(0.1 * tf.reduce_sum(made.hidden**2 * mask), dtype))
+        model_states = plain(inputs, **settings)
+        mask = tf.cast(inputs["target"] != 0, model_states.hidden.dtype)[..., tf.newaxis]
+        return model_states._replace(auxiliary_loss=tf.cast(0.1 * tf.reduce_sum(model_states.hidden**2 * mask), dtype))
 
     model.states = states
     return model
@@ -48,22 +48,22 @@ def make(dtype: str = "float32"):
 def gradients_of(model, rows: slice, frozen: tuple[str, ...] = (), **settings: Any) -> list[np.ndarray]:
     training = TrainingStep(model, TrainConfig(frozen=frozen, **settings), tf.distribute.get_strategy())
     weights = map(tf.convert_to_tensor, training.weights)
-    others = tf.constant(0.5), tf.constant([1, 2], tf.int32), tf.constant(0, tf.int64)
-    (loss,), matrices = training.row_gradients(*weights, SOURCE[rows], TARGET[rows], *others)
+    scale_seed_and_step = tf.constant(0.5), tf.constant([1, 2], tf.int32), tf.constant(0, tf.int64)
+    (loss,), matrices = training.row_gradients(*weights, SOURCE[rows], TARGET[rows], *scale_seed_and_step)
     return [loss.numpy(), *(gradient.numpy() for gradient in training.layout.split(matrices))]
 
 
 def test_an_auxiliary_loss_is_added_and_trained():
     model = make()
-    found = gradients_of(model, slice(None))
+    results = gradients_of(model, slice(None))
     with tf.GradientTape() as tape:
         states = model.states({"source": SOURCE, "target": TARGET})
         loss = 0.5 * (loss_sum_and_count(TARGET, model.logits(states.hidden), 0.1)[0] + states.auxiliary_loss)
     variables = [variable.value for variable in model.trainable_variables]
     expected = [loss.numpy(), *map(tf.convert_to_tensor, tape.gradient(loss, variables))]
     assert float(states.auxiliary_loss) > 0.1
-    for actual, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
+    for actual, expected_gradient in zip(results, expected, strict=True):
+        np.testing.assert_allclose(actual, expected_gradient, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["simcut", "rdrop"])
@@ -71,7 +71,7 @@ def test_a_second_prediction_is_added_and_trained(kind, monkeypatch):
     """Compares with the plain formula of two passes, of which the second has hidden tokens (here also with R-Drop)."""
     model = make()
     monkeypatch.setattr(consistency, "token_cutoff", lambda ids, *_: tf.where(ids % 4 == 1, -ids, ids))
-    found = gradients_of(model, slice(None), consistency=kind, consistency_weight=2.0)
+    results = gradients_of(model, slice(None), consistency=kind, consistency_weight=2.0)
     hidden_source, hidden_target = (np.where(ids % 4 == 1, -ids, ids) for ids in (SOURCE, TARGET))
     with tf.GradientTape() as tape:
         one = model.states({"source": SOURCE, "target": TARGET})
@@ -83,8 +83,8 @@ def test_a_second_prediction_is_added_and_trained(kind, monkeypatch):
     variables = [variable.value for variable in model.trainable_variables]
     expected = [loss.numpy(), *map(tf.convert_to_tensor, tape.gradient(loss, variables))]
     assert np.abs(logits[0] - logits[1]).max() > 0.1
-    for actual, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(actual, wanted, rtol=1e-3, atol=1e-5)
+    for actual, expected_gradient in zip(results, expected, strict=True):
+        np.testing.assert_allclose(actual, expected_gradient, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.integration
@@ -95,8 +95,8 @@ def test_frozen_weights_have_no_gradient_and_others_the_same(frozen):
     assert 0 < len(still) < len(names)
     (loss, *gradients), (same_loss, *fewer) = gradients_of(model, slice(None)), gradients_of(model, slice(None), frozen)
     assert loss == same_loss
-    for name, gradient, kept in zip(names, gradients, fewer, strict=True):
-        np.testing.assert_allclose(kept, 0 if name in still else gradient, rtol=1e-5, atol=1e-7)
+    for name, gradient, remaining in zip(names, gradients, fewer, strict=True):
+        np.testing.assert_allclose(remaining, 0 if name in still else gradient, rtol=1e-5, atol=1e-7)
 
 
 def test_patterns_of_frozen_weights_are_checked():
@@ -129,9 +129,9 @@ def test_no_sum_depends_on_the_order_of_its_parts(family):
 @pytest.mark.integration
 def test_parts_of_a_batch_add_up_with_an_auxiliary_loss():
     model = make()
-    whole, *parts = (gradients_of(model, rows) for rows in (slice(None), slice(0, 1), slice(1, 4)))
-    for together, *apart in zip(whole, *parts, strict=True):
-        np.testing.assert_allclose(together, sum(apart), rtol=1e-4, atol=1e-5)
+    all_rows, *parts = (gradients_of(model, rows) for rows in (slice(None), slice(0, 1), slice(1, 4)))
+    for total, *addends in zip(all_rows, *parts, strict=True):
+        np.testing.assert_allclose(total, sum(addends), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.integration

@@ -73,10 +73,10 @@ def sampled_gleu(training: TrainingStep, pairs: dict[str, np.ndarray]) -> float:
     """Returns the mean GLEU of eight samples of each sentence, from the search of translations."""
     training.fill_model()
     settings = DecodeConfig(sampling=True, beam_size=8, max_length_factor=1.25, max_length_offset=5)
-    drawn = Searcher(training.model, settings)(pairs["source"]).token_ids.numpy()
+    samples = Searcher(training.model, settings)(pairs["source"]).token_ids.numpy()
     gleus = [
         gleu_in_python(text, reference)
-        for texts, reference in zip(drawn.tolist(), pairs["target"].tolist(), strict=True)
+        for texts, reference in zip(samples.tolist(), pairs["target"].tolist(), strict=True)
         for text in texts
     ]
     return float(np.mean(gleus))

@@ -194,10 +194,10 @@ def test_the_time_left_ends_with_the_minutes(tmp_path, capsys, monkeypatch):
     monitor = Monitor(Run(tmp_path), total_steps=10**6, max_minutes=2.0)
     log(monitor, 10)
     monitor.close()
-    said = capsys.readouterr().err
-    assert said.split(", ")[-1].split()[0] == "01:59"
+    output = capsys.readouterr().err
+    assert output.split(", ")[-1].split()[0] == "01:59"
     # So soon after the start, the number of steps is below the maximum.
-    assert re.match(r"step 10 of some [\d,]+: loss ", said)
+    assert re.match(r"step 10 of some [\d,]+: loss ", output)
 
 
 def test_sums_that_a_checkpoint_keeps_do_not_change():

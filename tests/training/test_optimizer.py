@@ -14,10 +14,10 @@ RATES = (0.01, 0.02, 0.03, 0.005, 0.002)
 
 def assert_equal_states(adam: Adam, expected: NumpyAdam) -> None:
     for name in ("first_moments", "second_moments"):
-        for actual, wanted in zip(getattr(adam, name), getattr(expected, name), strict=True):
-            np.testing.assert_allclose(actual.numpy(), wanted, rtol=1e-5, atol=1e-9)
-    for actual, wanted in zip(adam.weights, expected.weights, strict=True):
-        np.testing.assert_allclose(actual.numpy(), wanted, rtol=1e-5, atol=1e-6)
+        for actual, expected_array in zip(getattr(adam, name), getattr(expected, name), strict=True):
+            np.testing.assert_allclose(actual.numpy(), expected_array, rtol=1e-5, atol=1e-9)
+    for actual, expected_array in zip(adam.weights, expected.weights, strict=True):
+        np.testing.assert_allclose(actual.numpy(), expected_array, rtol=1e-5, atol=1e-6)
 
 
 def test_equals_numpy():

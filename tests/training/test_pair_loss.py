@@ -16,12 +16,12 @@ SCALE, EPSILON = 3.0, 0.1
 
 def make_pairs(has_bias: bool = True) -> tuple[np.ndarray, ...]:
     """Returns hidden states of both predictions, a head, and targets with padding."""
-    states, *others = make_inputs(batch=12, has_bias=has_bias)
-    return np.concatenate([states, make_inputs(batch=12, seed=1)[0]]), *others
+    states, *head_and_targets = make_inputs(batch=12, has_bias=has_bias)
+    return np.concatenate([states, make_inputs(batch=12, seed=1)[0]]), *head_and_targets
 
 
-def plain(terms: PairTerms, states: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
-    hidden, *head, targets = map(tf.constant, (states, *others))
+def plain(terms: PairTerms, states: np.ndarray, *head_and_targets: np.ndarray) -> list[np.ndarray]:
+    hidden, *head, targets = map(tf.constant, (states, *head_and_targets))
     with tf.GradientTape() as tape:
         tape.watch([hidden, *head])
         logits = tf.matmul(hidden, head[0], transpose_b=True) + (head[1] if len(head) == 2 else 0.0)

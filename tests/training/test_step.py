@@ -96,13 +96,13 @@ def _environment() -> dict[str, str]:
 def assert_same(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
     """Asserts that every array is within `tolerance` of the largest expected element."""
     assert actual.keys() == expected.keys()
-    for name, wanted in expected.items():
+    for name, expected_array in expected.items():
         # The softmax does not change if all keys change alike. The true gradient of their bias is therefore 0, Adam
         # makes full-sized steps from rounding errors, and no output depends on them.
         if "key_bias" in name:
             continue
         np.testing.assert_allclose(
-            actual[name], wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max(), err_msg=name
+            actual[name], expected_array, rtol=tolerance, atol=tolerance * np.abs(expected_array).max(), err_msg=name
         )
 
 
@@ -140,7 +140,9 @@ def test_elements_go_to_the_replicas_in_order(many_replicas):
 def test_accumulation_changes_nothing(plain, monkeypatch):
     """The network is traced once for all streams and parts."""
     states, calls = Transformer.states, []
-    monkeypatch.setattr(Transformer, "states", lambda *args, **how: calls.append(how) or states(*args, **how))
+    monkeypatch.setattr(
+        Transformer, "states", lambda *args, **options: calls.append(options) or states(*args, **options)
+    )
     training = make_step({"accumulation_steps": 3}, {}, devices(1))
     assert training._streams == 2
     assert_same(followed(training), plain)
@@ -298,8 +300,8 @@ def test_dropout_seeds_differ_between_steps_parts_and_streams_and_repeat():
     assert len({tuple(seed) for seed in seeds.reshape(-1, 2)}) == 12
     as_sets = [{tuple(seed) for seed in step} for step in seeds]
     assert [{tuple(seed) for seed in step} for step in dropout_seeds(1, 3, train)] == as_sets
-    others = dropout_seeds(1, 3, {**train, "seed": 2})
-    assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in others.reshape(-1, 2)}
+    other_seeds = dropout_seeds(1, 3, {**train, "seed": 2})
+    assert not {tuple(seed) for seed in seeds.reshape(-1, 2)} & {tuple(seed) for seed in other_seeds.reshape(-1, 2)}
 
 
 @pytest.mark.integration
@@ -321,9 +323,9 @@ def test_streams_may_have_fewer_rows_than_others_or_none(rows, train, plain_trai
     dataset = tf.data.Dataset.from_tensors(batch).map(
         lambda b: {name: tf.ensure_shape(ids, [None, None]) for name, ids in b.items()}
     )
-    found = training.run(distributed(one_replica(), dataset), 1)
-    assert found.tokens[0] == tokens == rows * 4
-    assert found.loss[0] == pytest.approx(expected / tokens, rel=1e-5)
+    metrics = training.run(distributed(one_replica(), dataset), 1)
+    assert metrics.tokens[0] == tokens == rows * 4
+    assert metrics.loss[0] == pytest.approx(expected / tokens, rel=1e-5)
 
 
 @pytest.mark.integration

@@ -233,13 +233,13 @@ def test_where_every_checkpoint_is_damaged_a_half_written_one_stays(tmp_path, da
     train(tmp_path, data, max_steps=4)
     folder = Run(tmp_path).checkpoints_path
     weights, half_written = folder / "step_00000004" / "weights.npz", folder / ".tmp_step_00000008"
-    whole = weights.read_bytes()
+    contents = weights.read_bytes()
     weights.write_bytes(b"nothing")
     half_written.mkdir()
     with pytest.raises(InputError, match="no usable checkpoint in"):
         train(tmp_path, data)
     assert half_written.is_dir()
-    weights.write_bytes(whole)
+    weights.write_bytes(contents)
     train(tmp_path, data, max_steps=4)
     assert not half_written.exists()
 

@@ -71,11 +71,11 @@ def test_metrics_that_cannot_be_written_end_all_workers_alike(monkeypatch, tmp_p
 
 def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_path, data, scripted):
     del scripted
-    asked, ended, written = threading.Event(), threading.Event(), []
+    second_signal_sent, ended, written = threading.Event(), threading.Event(), []
 
     def save(directory, step, *arguments):
         os.kill(os.getpid(), signal.SIGINT)  # the second signal, while the trainer waits for this checkpoint
-        asked.set()
+        second_signal_sent.set()
         ended.wait(300)
         written.append(step)
 
@@ -83,7 +83,7 @@ def test_asked_to_stop_twice_it_does_not_wait_for_a_checkpoint(monkeypatch, tmp_
     send_at(monkeypatch, signal.SIGINT, 3)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path, data)
-    assert asked.is_set() and not written
+    assert second_signal_sent.is_set() and not written
     ended.set()
 
 
@@ -98,7 +98,9 @@ def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, 
     gather = Workers.gather
     # A fake worker sees step 4 all the time.
     monkeypatch.setattr(
-        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+        Workers,
+        "gather",
+        lambda self, message: [*gather(self, message), b"sees step 4"][: 2 if b"sees" in message else 1],
     )
     assert train(tmp_path, data, max_steps=8).step == 8
     assert len(pauses) == 3
@@ -111,7 +113,9 @@ def test_workers_that_go_on_seeing_different_checkpoints(monkeypatch, tmp_path, 
     monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
     gather = Workers.gather
     monkeypatch.setattr(
-        Workers, "gather", lambda self, own: [*gather(self, own), b"sees step 4"][: 2 if b"sees" in own else 1]
+        Workers,
+        "gather",
+        lambda self, message: [*gather(self, message), b"sees step 4"][: 2 if b"sees" in message else 1],
     )
     with pytest.raises(InputError, match="newest checkpoints in .*: worker 0 sees none, worker 1 sees step 4"):
         train(tmp_path, data)

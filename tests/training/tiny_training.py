@@ -41,10 +41,10 @@ TIMES = ("seconds", "processor_seconds", "steps_per_second", "tokens_per_second"
 def sentences(count: int, longest: int = 6, seed: int = 1) -> list[str]:
     """Returns different sentences of 2 to `longest` syllables."""
     generator = random.Random(seed)
-    made: dict[str, None] = {}
-    while len(made) < count:
-        made[" ".join(generator.choices(SYLLABLES, k=generator.randint(2, longest)))] = None
-    return list(made)
+    texts: dict[str, None] = {}
+    while len(texts) < count:
+        texts[" ".join(generator.choices(SYLLABLES, k=generator.randint(2, longest)))] = None
+    return list(texts)
 
 
 def reverse(sentence: str) -> str:
@@ -90,9 +90,11 @@ def launch_flags(model_dir: pathlib.Path | str, data: PreparedData, **settings: 
     config = make_config(data, **settings).to_dict()
     del config["model"]["vocab_size"], config["data"]
     fields = [(section, name, value) for section, values in config.items() for name, value in values.items()]
-    given = [(section, name, value) for section, name, value in fields if value is not None]
-    texts = [",".join(value) if isinstance(value, list | tuple) else value for _, _, value in given]
-    sets = [f"--set={section}.{name}={text}" for (section, name, _), text in zip(given, texts, strict=True)]
+    settings_with_values = [(section, name, value) for section, name, value in fields if value is not None]
+    texts = [",".join(value) if isinstance(value, list | tuple) else value for _, _, value in settings_with_values]
+    sets = [
+        f"--set={section}.{name}={text}" for (section, name, _), text in zip(settings_with_values, texts, strict=True)
+    ]
     return [f"--data_dir={data.directory}", f"--model_dir={model_dir}", "--preset=base", *sets]
 
 
@@ -126,9 +128,9 @@ def assert_same_numbers(model_dir: pathlib.Path, expected_dir: pathlib.Path, tol
         lines, expected = records(model_dir, kind), records(expected_dir, kind)
         assert [line["step"] for line in lines] == [line["step"] for line in expected]
         assert expected
-        for line, wanted in zip(lines, expected, strict=True):
-            assert line.keys() == wanted.keys()
-            for name, number in wanted.items():
+        for line, expected_line in zip(lines, expected, strict=True):
+            assert line.keys() == expected_line.keys()
+            for name, number in expected_line.items():
                 allowed = 10 * tolerance if name == "gradient_norm" else tolerance
                 is_same = line[name] == number or math.isclose(line[name], number, rel_tol=allowed)
                 assert is_same, f"{kind} step {line['step']}: {name} is {line[name]}, not {number}"

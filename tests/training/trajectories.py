@@ -1,12 +1,12 @@
-"""Trainings of tiny models on random pairs, step by step, on one replica or on many.
+"""Trainings of tiny models on random pairs, step by step, on one replica or on several.
 
-Many replicas need logical devices, which TensorFlow makes only before its first
-operation: so the tests run this file as a program of its own,
+Several replicas need logical devices, which TensorFlow only creates before its first operation. The tests therefore
+run this file as a separate program,
 
     python trajectories.py CASES.json RESULTS.npz
 
-where CASES.json maps names to the arguments of `trajectory`. With a third argument, `orders`, the results have the
-seeds of dropout and the order of the shares too.
+where CASES.json maps names to the arguments of `trajectory`. With a third argument, `orders`, the results also contain
+the seeds of dropout and the order of the shares.
 """
 
 import contextlib
@@ -102,10 +102,10 @@ def trajectory(
     """Trains for some steps.
 
     Args:
-        replicas: logical devices.
-        steps: how many.
-        train: fields of `TrainConfig` that differ.
-        model: fields of `TransformerConfig` that differ, or a family, for its tiny model.
+        replicas: the number of logical devices.
+        steps: the number of steps.
+        train: changed fields of `TrainConfig`.
+        model: changed fields of `TransformerConfig`, or a family, for its tiny model.
         check_replicas: whether replicas must have the same metrics in every step, and the same variables at the end.
 
     Returns:
@@ -159,18 +159,18 @@ def dropout_seeds(replicas: int, steps: int, train: dict[str, Any]) -> np.ndarra
     """Returns the seeds that the model gets in training, int32 [steps, replicas and parts in any order, 2]."""
     strategy = devices(replicas)
     training = make_step(train, {}, strategy)
-    seen: list[np.ndarray] = []
+    seeds: list[np.ndarray] = []
 
     def states(inputs: dict[str, tf.Tensor], *, seed: tf.Tensor, **settings: bool) -> States:
         del settings
-        tf.numpy_function(lambda value: seen.append(value.copy()), [seed], [])
+        tf.numpy_function(lambda value: seeds.append(value.copy()), [seed], [])
         # Replaces the network, which takes long to trace.
         return States(network.target_embedding(inputs["target"]), tf.constant(0.0))
 
     network: keras.Model = training.model
     network.states = states
     training.run(make_batches(training.config, strategy), steps)
-    return np.array(seen).reshape(steps, -1, 2)
+    return np.array(seeds).reshape(steps, -1, 2)
 
 
 def element_order(replicas: int, steps: int) -> np.ndarray:
@@ -180,8 +180,8 @@ def element_order(replicas: int, steps: int) -> np.ndarray:
 
     @tf.function
     def step() -> tuple[tf.Tensor, ...]:
-        taken = strategy.run(lambda number: number, args=(next_shares(strategy, numbers),))
-        return strategy.experimental_local_results(taken)
+        replica_elements = strategy.run(lambda number: number, args=(next_shares(strategy, numbers),))
+        return strategy.experimental_local_results(replica_elements)
 
     return np.array([[int(number) for number in step()] for _ in range(steps)])
 

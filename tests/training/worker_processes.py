@@ -97,11 +97,13 @@ class WorkerProcesses:
         self._logs = [folder / f"worker_{index}.log" for index in range(len(flags))]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "SLURM_"))}
         self.processes = []
-        for own, environment, log in zip(flags, environments or tf_config(len(flags)), self._logs, strict=True):
+        for worker_flags, environment, log in zip(
+            flags, environments or tf_config(len(flags)), self._logs, strict=True
+        ):
             with open(log, "w", encoding="utf-8") as file:
                 self.processes.append(
                     programs.Program(
-                        [*program, "--strategy=multiworker", *own],
+                        [*program, "--strategy=multiworker", *worker_flags],
                         cwd=ROOT,
                         env={**inherited, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT), **environment},
                         stdout=subprocess.DEVNULL,

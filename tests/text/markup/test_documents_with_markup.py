@@ -40,10 +40,10 @@ WORDS = ["Haus", "und", "<b>", "&", "der", ",", ".", "rot", "(", "{name}", "</p>
 
 def random_translation(text: str, seed: int) -> AlignedText:
     """Returns a translation of random words with random links."""
-    own = random.Random(seed)
-    target = "".join(own.choice(WORDS) + own.choice([" ", " ", ""]) for _ in range(own.randrange(12))).strip()
+    rng = random.Random(seed)
+    target = "".join(rng.choice(WORDS) + rng.choice([" ", " ", ""]) for _ in range(rng.randrange(12))).strip()
     sources = units(text) or [(0, 0)]
-    return AlignedText(target, tuple((*unit, *own.choice(sources)) for unit in units(target) if own.random() < 0.9))
+    return AlignedText(target, tuple((*unit, *rng.choice(sources)) for unit in units(target) if rng.random() < 0.9))
 
 
 def identity(text: str) -> AlignedText:
@@ -217,27 +217,27 @@ def test_a_sentence_of_many_elements_takes_no_more_than_each_of_them_times_its_l
     """A search for the best range among all pairs of ends took a minute for 4,096 bytes."""
     document = " ".join(f"w <b>a{number}</b>" for number in range(200))
     (segment,) = MarkedDocument.parsed(document, "html", "in").segments
-    own = Counted(placing._units(segment, identity(segment.text)))
-    places = placing._places(segment.marks, own, (0, len(own)), (0, len(own)))
+    counted_units = Counted(placing._units(segment, identity(segment.text)))
+    places = placing._places(segment.marks, counted_units, (0, len(counted_units)), (0, len(counted_units)))
     assert [(place.start, place.end) for place in places] == [(place, place + 1) for place in range(1, 400, 2)]
-    assert own.reads <= 200 * 400
+    assert counted_units.reads <= 200 * 400
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 5), st.sampled_from("a.")), max_size=9), st.integers(0, 5), st.data())
 def test_an_elements_range_is_the_best_of_all(units_, first, data):
-    own = [placing._Unit(text, source, True) for source, text in units_]
+    placed_units = [placing._Unit(text, source, True) for source, text in units_]
     mark = placing.Mark("<b>", "</b>", first, data.draw(st.integers(first + 1, 6)))
-    is_free = [data.draw(st.booleans()) for _ in own]
+    is_free = [data.draw(st.booleans()) for _ in placed_units]
 
     def total(span):
-        weights = [1.0 if unit.text == "a" else 0.5 for unit in own[slice(*span)]]
-        signs = [1 if mark.start <= unit.source < mark.end else -1 for unit in own[slice(*span)]]
+        weights = [1.0 if unit.text == "a" else 0.5 for unit in placed_units[slice(*span)]]
+        signs = [1 if mark.start <= unit.source < mark.end else -1 for unit in placed_units[slice(*span)]]
         return sum(weight * sign for weight, sign in zip(weights, signs, strict=True))
 
-    spans = [(a, b) for a in range(len(own)) for b in range(a + 1, len(own) + 1) if all(is_free[a:b])]
+    spans = [(a, b) for a in range(len(placed_units)) for b in range(a + 1, len(placed_units) + 1) if all(is_free[a:b])]
     best = max(spans, key=total, default=(0, 0))  # the first of the best
-    range_units = placing._RangeUnits(own, (0, len(own)))
+    range_units = placing._RangeUnits(placed_units, (0, len(placed_units)))
     for place in (place for place, free in enumerate(is_free) if not free):
         range_units.take(place, place + 1)
     assert range_units.span(mark) == (best if total(best) > 0 else (0, 0))

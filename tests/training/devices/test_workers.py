@@ -188,9 +188,9 @@ def test_stopped_and_killed_workers_go_on_as_if_nothing_had_been(tmp_path, make_
             workers.wait_for(lambda: step_of(tmp_path / "run") >= step)
             for index, number in signals.items():
                 workers.processes[index].send_signal(number)
-            begun = time.monotonic()
+            start_time = time.monotonic()
             statuses = workers.end()
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start_time
             return statuses, [workers.output(i).strip().rpartition("\n")[-1] for i in range(2)], seconds
 
     for victim, step in ((1, 50), (0, 90)):
@@ -223,9 +223,9 @@ def test_a_worker_that_dies_while_the_others_start(tmp_path, make_flags, victim)
     with running([make_flags(tmp_path / "run")] * 3, tmp_path) as workers:
         workers.wait_for(lambda: (tmp_path / "run" / "config.json").exists())
         workers.processes[victim].kill()
-        begun = time.monotonic()
+        start_time = time.monotonic()
         statuses = workers.end()
-        assert time.monotonic() - begun < SECONDS_TO_NOTICE
+        assert time.monotonic() - start_time < SECONDS_TO_NOTICE
     for index, status in enumerate(statuses):
         assert status == (-signal.SIGKILL if index == victim else 75), workers.output(index)
 
@@ -284,7 +284,7 @@ def test_a_checkpoint_of_two_workers_goes_on_in_one_process(tmp_path, make_flags
     changes = {"model__dropout_rate": 0.0, "train__validation_steps": 5}
     half = make_flags(tmp_path / "run", **changes, train__max_steps=10)
     train_together(2, half, tmp_path)
-    whole = [make_flags(tmp_path / name, **changes, train__max_steps=20) for name in ("run", "alone")]
-    for flags in whole:
+    flags_of_runs = [make_flags(tmp_path / name, **changes, train__max_steps=20) for name in ("run", "alone")]
+    for flags in flags_of_runs:
         train_alone(flags, 1)
     assert_same_numbers(tmp_path / "run", tmp_path / "alone")

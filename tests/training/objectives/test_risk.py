@@ -60,8 +60,8 @@ def assert_close(actual: list[np.ndarray], expected: list[np.ndarray], tolerance
     """Asserts equality within `tolerance` of the largest gradient."""
     largest = max(np.abs(array).max() for array in expected)
     assert largest > 1e-3
-    for found, wanted in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * largest)
+    for gradient, expected_gradient in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=tolerance, atol=tolerance * largest)
 
 
 # All outputs of at most two tokens of a vocabulary of four.
@@ -91,9 +91,9 @@ def test_the_estimators_mean_is_the_gradient_of_the_expected_cost(small):
     risk, rows = Risk(0.0, 3, 0.1, seed=1), rows_of(WORDS, REFERENCE)
     estimate = tf.function(lambda candidates: risk.of_candidates(weighted, matrices, rows, candidates))
     mean_sums, mean = np.zeros(2), [np.zeros(matrix.shape) for matrix in matrices]
-    for drawn in itertools.product(range(len(OUTPUTS)), repeat=3):
-        sums, gradients = estimate(tf.constant(OUTPUTS[list(drawn)][:, np.newaxis]))
-        probability = np.prod(probabilities[list(drawn)])
+    for choices in itertools.product(range(len(OUTPUTS)), repeat=3):
+        sums, gradients = estimate(tf.constant(OUTPUTS[list(choices)][:, np.newaxis]))
+        probability = np.prod(probabilities[list(choices)])
         mean_sums += probability * sums.numpy()
         mean = [total + probability * gradient.numpy() for total, gradient in zip(mean, gradients, strict=True)]
     assert_close(weighted.layout.split_arrays([matrix.astype(np.float32) for matrix in mean]), expected)
@@ -104,11 +104,11 @@ def test_the_estimators_mean_is_the_gradient_of_the_expected_cost(small):
 def test_samples_have_the_models_probabilities(small):
     _, weighted, matrices, probabilities = small
     keys = sentence_keys(7, tf.constant(WORDS))
-    drawn = weighted.samples(matrices, tf.constant(WORDS), keys, tf.constant([2]), 4000).numpy()[:, 0]
-    found = np.array([(drawn == output).all(axis=1).sum() for output in OUTPUTS])
-    assert found.sum() == 4000
+    samples = weighted.samples(matrices, tf.constant(WORDS), keys, tf.constant([2]), 4000).numpy()[:, 0]
+    counts = np.array([(samples == output).all(axis=1).sum() for output in OUTPUTS])
+    assert counts.sum() == 4000
     deviations = np.sqrt(4000 * probabilities * (1 - probabilities))
-    assert (np.abs(found - 4000 * probabilities) < 4 * deviations).all()
+    assert (np.abs(counts - 4000 * probabilities) < 4 * deviations).all()
 
 
 @pytest.fixture(scope="module", params=["transformer", "moe_rnn"])
@@ -131,18 +131,18 @@ def test_the_mixed_loss_is_the_plain_formulas(family):
     )
     texts = candidates.tolist()
     rewards = np.array(
-        [[gleu_in_python(*pair) for pair in zip(drawn, TARGET.tolist(), strict=True)] for drawn in texts]
+        [[gleu_in_python(*pair) for pair in zip(samples, TARGET.tolist(), strict=True)] for samples in texts]
     )
-    others = (rewards.sum(axis=0) - rewards) / 2  # the mean of the other two
-    advantages = ((rewards - others) / 3).astype(np.float32)
+    baselines = (rewards.sum(axis=0) - rewards) / 2  # the mean of the other two
+    advantages = ((rewards - baselines) / 3).astype(np.float32)
     with tf.GradientTape() as tape:
         states = model.states({"source": SOURCE, "target": TARGET}, seed=tf.constant([1, 2]), training=True)
         likelihood, tokens = loss_sum_and_count(TARGET, model.logits(states.hidden), 0.1)
         likelihood += states.auxiliary_loss
         assert (float(states.auxiliary_loss) > 0.01) == (model.output_head.bias is not None)
         surrogate = -sum(
-            tf.reduce_sum(log_probs(model, SOURCE, drawn) * advantage)
-            for drawn, advantage in zip(candidates, advantages, strict=True)
+            tf.reduce_sum(log_probs(model, SOURCE, samples) * advantage)
+            for samples, advantage in zip(candidates, advantages, strict=True)
         )
         loss = 0.2 * likelihood + surrogate
         scaled = 0.5 * loss
@@ -165,10 +165,10 @@ def draw_candidates(family):
 
     def candidates(seed: int):
         risk, ids = Risk(0.1, 4, 0.1, seed), tf.TensorSpec([None, None], tf.int32)
-        others = tf.constant(1.0), tf.zeros([2], tf.int32)
+        scale_and_seed = tf.constant(1.0), tf.zeros([2], tf.int32)
         return tf.function(
             lambda source, target, step: risk.candidates(
-                weighted, matrices, Rows(Pairs(source, target), *others, step)
+                weighted, matrices, Rows(Pairs(source, target), *scale_and_seed, step)
             ),
             input_signature=[ids, ids, tf.TensorSpec([], tf.int64)],
             autograph=False,
@@ -180,26 +180,28 @@ def draw_candidates(family):
 
 @pytest.mark.quick("transformer")
 def test_candidates_are_a_function_of_seed_step_and_sentence(draw_candidates):
-    drawn = draw_candidates(SOURCE, TARGET)
-    np.testing.assert_array_equal(draw_candidates(SOURCE, TARGET), drawn)
+    samples = draw_candidates(SOURCE, TARGET)
+    np.testing.assert_array_equal(draw_candidates(SOURCE, TARGET), samples)
     # In a different order and with fewer neighbours they are the same, apart from padding.
     order = [2, 0]
-    others = draw_candidates(SOURCE[order], TARGET[order])
-    np.testing.assert_array_equal(others, drawn[:, order])
+    reordered = draw_candidates(SOURCE[order], TARGET[order])
+    np.testing.assert_array_equal(reordered, samples[:, order])
     for changes in ({"step": 1}, {"seed": 2**32 - 1}, {"step": 2**20, "seed": 2**32 - 1}):
-        assert (draw_candidates(SOURCE, TARGET, **changes)[:, :3] != drawn[:, :3]).any(axis=2).mean() > 0.8
-    assert (drawn[0, :3] != drawn[1, :3]).any(axis=1).all()
+        assert (draw_candidates(SOURCE, TARGET, **changes)[:, :3] != samples[:, :3]).any(axis=2).mean() > 0.8
+    assert (samples[0, :3] != samples[1, :3]).any(axis=1).all()
 
 
 def test_candidates_end_or_are_cut(draw_candidates):
     """The longest one is a quarter and 5 tokens longer than the reference; a row that is not a pair has none."""
-    drawn = np.concatenate([draw_candidates(SOURCE, TARGET, step) for step in range(20)])  # --> [samples, rows, length]
+    samples = np.concatenate(
+        [draw_candidates(SOURCE, TARGET, step) for step in range(20)]
+    )  # --> [samples, rows, length]
     limits = [longest(int(count)) if count else 0 for count in np.count_nonzero(TARGET, axis=1)]
-    assert limits == [10, 7, 10, 0] and drawn.shape[2] == 10
-    lengths = np.count_nonzero(drawn, axis=2)
+    assert limits == [10, 7, 10, 0] and samples.shape[2] == 10
+    lengths = np.count_nonzero(samples, axis=2)
     for row, limit in enumerate(limits):
         assert lengths[:, row].max() == limit
-        for text, length in zip(drawn[:, row], lengths[:, row], strict=True):
+        for text, length in zip(samples[:, row], lengths[:, row], strict=True):
             assert text[:length].all() and not text[length:].any()  # zeros only at the end
             assert length == limit or list(text[:length]).index(1) == length - 1
     assert draw_candidates(SOURCE[:0], TARGET[:0]).shape == (4, 0, 10)

@@ -78,14 +78,14 @@ def folder(tmp_path_factory, data):
     On JAX the weights were split over devices, and the last step was repeated on TensorFlow.
     """
     folder, device = tmp_path_factory.mktemp("runs"), make_devices("cpu", 1)
-    begun = Run(folder / "jax")
-    Trainer(begun, make_config(data, MODEL, **TRAIN), data, device).train()
+    jax_run = Run(folder / "jax")
+    Trainer(jax_run, make_config(data, MODEL, **TRAIN), data, device).train()
     for copy in ("tensorflow", "two"):
-        shutil.copytree(begun.path, folder / copy)
+        shutil.copytree(jax_run.path, folder / copy)
     process = on_jax(["-m", "tests.training.on_jax.trainings", str(data.directory), str(folder), str(LAST - 1)])
     go_on(Run(folder / "tensorflow"), data, LAST, device)
     finished(process)
-    go_on(begun, data, LAST, device, decay_steps=TRAIN["decay_steps"])
+    go_on(jax_run, data, LAST, device, decay_steps=TRAIN["decay_steps"])
     return folder
 
 
@@ -104,8 +104,10 @@ def assert_same_steps(actual: dict, expected: dict) -> None:
     """Losses are equal to 1e-5, and norms, which are most sensitive to rounding, to 1e-4."""
     for metric, tolerance in (("loss", 1e-5), ("gradient_norm", 1e-4)):
         assert len(actual[metric]) == len(expected[metric]) > 0
-        for step, (number, wanted) in enumerate(zip(actual[metric], expected[metric], strict=True), 1):
-            assert math.isclose(number, wanted, rel_tol=tolerance), f"{metric} of step {step}: {number}, not {wanted}"
+        for step, (number, expected_number) in enumerate(zip(actual[metric], expected[metric], strict=True), 1):
+            assert math.isclose(number, expected_number, rel_tol=tolerance), (
+                f"{metric} of step {step}: {number}, not {expected_number}"
+            )
 
 
 def test_split_weights_learn_as_whole_ones(steps):
@@ -128,9 +130,9 @@ def test_a_device_holds_its_part_of_weights_moments_and_averages(steps):
     """All except norms and output biases, which are a sixteenth of such a small model."""
     assert steps["(1, 1)"]["held"] == [steps["(1, 1)"]["whole"]]
     for mesh, parts in (("(2, 2)", 2), ("(1, 4) with dropout", 4)):
-        whole = steps[mesh]["whole"]
-        assert whole == steps["(1, 1)"]["whole"]
-        assert steps[mesh]["held"] == [whole // 16 + whole * 15 // 16 // parts] * 4
+        total_bytes = steps[mesh]["whole"]
+        assert total_bytes == steps["(1, 1)"]["whole"]
+        assert steps[mesh]["held"] == [total_bytes // 16 + total_bytes * 15 // 16 // parts] * 4
 
 
 def test_an_interruption_changes_nothing(folder):
