@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select
 
 from t2t_keras import layers
 from tests import programs
-from tests.serving.page_driver import IN_A_BROWSER, started_browser
+from tests.serving.page_driver import needs_browser, start_browser
 
 ROOT = Path(__file__).parents[1]
 
@@ -101,9 +101,9 @@ def test_the_reference_is_the_code(site: Path) -> None:
         assert f'id="t2t_keras.layers.{name}"' in page
 
 
-@IN_A_BROWSER
+@needs_browser
 def test_attention_can_be_pointed_at_without_a_server(site: Path, tmp_path: Path) -> None:
-    browser = started_browser(tmp_path)
+    browser = start_browser(tmp_path)
     try:
         browser.get((site / "docs/attention.html").as_uri())
         browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.attention"))
