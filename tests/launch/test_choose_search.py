@@ -1,4 +1,4 @@
-"""The program that chooses a search, as a user starts it."""
+"""Tests of launch.choose_search."""
 
 import pytest
 
@@ -42,11 +42,11 @@ def results(folder):
     return dict(zip(cases, run_cases("launch.choose_search", [(case, b"") for case in cases.values()]), strict=True))
 
 
-def test_a_table_and_what_is_chosen(folder, results):
-    """An untrained model translates nothing, so the run keeps what it has."""
+def test_table_and_choice(folder, results):
+    """The scores of an untrained model are 0, so the run keeps its settings."""
     status, out, err = results["chosen"]
     assert (status, err) == (0, "")
-    head, *rows, chosen, written = out.splitlines()
+    head, *rows, chosen, saved = out.splitlines()
     assert head.split() == ["weights", "beam", "length", "penalty", "BLEU", "seconds"]
     assert [row.split()[:3] for row in rows] == [
         ["step_00000002", "2", "0.6"],
@@ -58,7 +58,7 @@ def test_a_table_and_what_is_chosen(folder, results):
     assert chosen == (
         "chosen: step_00000002, beam_size=2, length_penalty=0.6, length_normalization=gnmt; 0.00 instead of 0.00"
     )
-    assert written == f"written: {folder / 'run' / 'config.json'}"
+    assert saved == f"written: {folder / 'run' / 'config.json'}"
 
 
 @pytest.mark.parametrize(
@@ -72,5 +72,5 @@ def test_a_table_and_what_is_chosen(folder, results):
         ("no run", ["left", "config.json"]),
     ],
 )
-def test_bad_input_is_one_line(results, name, words):
+def test_errors(results, name, words):
     assert_refused(results[name], *words)
