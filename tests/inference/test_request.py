@@ -1,4 +1,4 @@
-"""Requests as token ids: what is asked for, and what is refused."""
+"""Encoding of requests as token ids, and invalid requests."""
 
 import functools
 
@@ -48,10 +48,10 @@ def test_fields_become_tokens():
     )
     assert tuple(tokenizer.encode("Schnee")) == found.excluded[0]
     assert encoder(lowercase="both").encode(Request("A", "EIN")).prefix == tuple(tokenizer.encode("ein"))
-    of_sources = encoder(lowercase="source")
-    encoded = of_sources.encode(Request("A MAN", "EIN"))
+    source_encoder = encoder(lowercase="source")
+    encoded = source_encoder.encode(Request("A MAN", "EIN"))
     assert (encoded.parts, encoded.prefix) == ((tuple(tokenizer.encode("a man")),), tuple(tokenizer.encode("EIN")))
-    assert of_sources.target("A", "EIN") == "EIN"
+    assert source_encoder.target("A", "EIN") == "EIN"
 
 
 def test_plain_lines_and_requests_keep_their_order():
@@ -64,10 +64,10 @@ def test_plain_lines_and_requests_keep_their_order():
 
 def test_words_that_no_entry_begins_cannot_be_excluded():
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
-    ours = encoder_of(subwords)
-    assert ours.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
+    request_encoder = encoder_of(subwords)
+    assert request_encoder.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
     with pytest.raises(InputError, match="excluded: the vocabulary's entries do not mark the beginnings of words"):
-        ours.encode(Request("a b", excluded=("a",)))
+        request_encoder.encode(Request("a b", excluded=("a",)))
     with pytest.raises(InputError, match="word alignment is not available: the vocabulary's entries"):
         Translator(subwords, tiny.transformer()).align_tokens([], [])
 
@@ -78,17 +78,17 @@ def test_excluded_spellings_are_all_there_are(phrase):
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     text = "▁" + phrase.replace(" ", "▁")
 
-    def ways(rest: str) -> list[tuple[int, ...]]:
+    def spellings(rest: str) -> list[tuple[int, ...]]:
         if not rest:
             return [()]
         firsts = [id for id in range(3, len(pieces)) if rest.startswith(pieces[id])]
-        return [(id, *way) for id in firsts for way in ways(rest[len(pieces[id]) :])]
+        return [(id, *rest_spelling) for id in firsts for rest_spelling in spellings(rest[len(pieces[id]) :])]
 
     found = encoder().encode(Request("A man", excluded=(phrase,))).excluded
-    expected = {*ways(text), tuple(tokenizer.encode(phrase))}
+    expected = {*spellings(text), tuple(tokenizer.encode(phrase))}
     assert len(set(found)) == len(found) == min(len(expected), 64)
     assert set(found) <= expected
-    assert max(map(len, found)) <= sorted(map(len, expected))[len(found) - 1], "the shortest come first"
+    assert max(map(len, found)) <= sorted(map(len, expected))[len(found) - 1], "the shortest spellings come first"
 
 
 def test_excluded_punctuation_is_barred_wherever_it_stands():
@@ -139,9 +139,9 @@ def test_labels_that_the_model_does_not_have_are_named():
 
 def test_a_sentence_of_labels_has_no_more_than_its_words():
     encoder, tokens = label_encoder("tagging"), labels().symbols
-    asked = Request("A man", prefix="B-LOC  O", excluded=("negative",))
-    assert encoder.encode(asked).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
-    assert encoder.encode(asked).excluded == ((tokens["<=negative>"],),)
+    request_with_prefix = Request("A man", prefix="B-LOC  O", excluded=("negative",))
+    assert encoder.encode(request_with_prefix).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
+    assert encoder.encode(request_with_prefix).excluded == ((tokens["<=negative>"],),)
     for field, several in (("excluded", ("O B-LOC",)), ("constraints", ("O B-LOC",))):
         with pytest.raises(InputError, match=f"^{field}: 'O B-LOC' contains labels of several words, which never"):
             encoder.encode(Request("A man", **{field: several}))
@@ -164,7 +164,7 @@ def test_what_is_no_label_is_named(name, restriction):
 
 
 def test_a_question_without_a_paragraph_is_refused_by_its_line():
-    """A blank line is not, as in other tasks."""
+    """Blank lines are valid, as in other tasks."""
     translator = Translator(tiny.tokenizer(), tiny.transformer(), data=DataConfig(task="question_answering"))
     for bad in ("When?", Request("When?")):
         with pytest.raises(InputError, match="^text: there is no <context> between"):
@@ -246,9 +246,9 @@ def test_characters_without_an_entry_are_refused(tmp_path):
 
 def test_batches_hold_one_kind_each():
     requests = [
-        EncodedRequest(((5,) * length,), "", *asked)
+        EncodedRequest(((5,) * length,), "", *options)
         for length in (3, 9, 4)
-        for asked in [(), ((7,),), ((), (((8, 9),),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
+        for options in [(), ((7,),), ((), (((8, 9),),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
     ]
     batches = request_batches(requests, 1000)
     assert sorted(map(sorted, batches)) == [[0, 5, 10], [1, 6, 11], [2, 7, 12], [3, 8, 13], [4, 9, 14]]

@@ -1,4 +1,4 @@
-"""Glossaries in translations: met, forced, or missing and said so."""
+"""Glossary terms in translations, which the model uses, which are forced, or which are missing."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ LINES = ["Two dogs play in the snow.", "A man", "", "The lazy dog"]
 
 
 def translator(*terms: str, model=None, data: DataConfig | None = None, excluded=(), **settings) -> Translator:
-    """One that gives its source back, so that it meets a term whose form is the term."""
+    """A translator whose model copies its source, and therefore uses a term if its form equals the term."""
     glossary = Glossary.parsed(terms, "terms.tsv") if terms else None
     config = DecodeConfig(**{"beam_size": 3, "max_length_offset": 6, **settings})
     model = model or tiny.copy_model()
@@ -38,15 +38,15 @@ def test_what_the_model_writes_itself_stays_as_it_is():
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_what_is_missing_is_forced_in_its_line_alone(beam_size):
-    own = translator("dogs\tHunde|Leiter", "snow\tSchnee", "man\tMann|man", beam_size=beam_size)
-    found = own.translate(LINES)
+    glossary_translator = translator("dogs\tHunde|Leiter", "snow\tSchnee", "man\tMann|man", beam_size=beam_size)
+    found = glossary_translator.translate(LINES)
     plain = translator(beam_size=beam_size).translate(LINES)
     (dogs, form, forced), snow = uses(found[0])
     assert (dogs, forced) == ("dogs", True) and form in ("Hunde", "Leiter") and snow == ("snow", "Schnee", True)
     assert {form, "Schnee"} <= set(found[0].text.replace(".", " ").split())
     assert [one.text for one in found[1:]] == [one.text for one in plain[1:]]
     assert uses(found[1]) == [("man", "man", False)]
-    alone = [own.translate([line])[0] for line in LINES]
+    alone = [glossary_translator.translate([line])[0] for line in LINES]
     assert [(one.text, one.terms) for one in alone] == [(one.text, one.terms) for one in found]
 
 
@@ -64,8 +64,8 @@ def test_every_hypothesis_has_what_the_best_one_has():
 
 def test_without_room_a_term_is_missing_and_the_others_are_met():
     form = " ".join(["Zwei Hunde spielen im Schnee"] * 3)
-    own = translator(f"dogs\t{form}", "snow\tSchnee", "man\tein")
-    missing, met, other = own.translate(["Two dogs play in the snow", "A man", "dogs"])
+    glossary_translator = translator(f"dogs\t{form}", "snow\tSchnee", "man\tein")
+    missing, met, other = glossary_translator.translate(["Two dogs play in the snow", "A man", "dogs"])
     assert uses(missing) == [("dogs", "", False), ("snow", "Schnee", True)]
     assert missing.terms[0].forms == (form,)
     assert uses(met) == [("man", "ein", True)]
@@ -73,8 +73,10 @@ def test_without_room_a_term_is_missing_and_the_others_are_met():
 
 
 def test_parts_of_a_long_line_have_their_own_terms():
-    own = translator("dogs\tHunde", "man\tMann", data=DataConfig(max_length=14), max_length_offset=2)
-    (found,) = own.translate(["Two dogs play in the snow. A man is standing on a ladder. The quick brown fox."])
+    glossary_translator = translator("dogs\tHunde", "man\tMann", data=DataConfig(max_length=14), max_length_offset=2)
+    (found,) = glossary_translator.translate(
+        ["Two dogs play in the snow. A man is standing on a ladder. The quick brown fox."]
+    )
     assert found.num_parts > 2
     assert uses(found) == [("dogs", "Hunde", True), ("man", "Mann", True)]
     words = found.text.replace(".", " ").split()
@@ -82,14 +84,16 @@ def test_parts_of_a_long_line_have_their_own_terms():
 
 
 def test_case_does_not_count_where_the_model_knows_none():
-    own = translator("DOGS\tHUNDE", data=DataConfig(lowercase="both"))
-    (found,) = own.translate(["Two Dogs"])
+    glossary_translator = translator("DOGS\tHUNDE", data=DataConfig(lowercase="both"))
+    (found,) = glossary_translator.translate(["Two Dogs"])
     assert uses(found) == [("dogs", "hunde", True)] and "hunde" in found.text.split()
 
 
 def test_an_untrained_model_does_as_it_is_told():
-    own = translator("dogs\tHund|Hunde", "play\tspielen", model=tiny.transformer(), max_length_offset=12)
-    (found,) = own.translate(LINES[:1])
+    glossary_translator = translator(
+        "dogs\tHund|Hunde", "play\tspielen", model=tiny.transformer(), max_length_offset=12
+    )
+    (found,) = glossary_translator.translate(LINES[:1])
     assert [forced for _, form, forced in uses(found) if form] == [True, True]
 
 
@@ -117,5 +121,5 @@ def test_an_engine_without_constraints_and_subwords_are_refused():
 
 
 def test_some_of_the_forms_may_be_excluded():
-    own = translator("dogs\tHunde|Leiter", excluded=("Hunde",))
-    assert uses(own.translate(LINES[:1])[0]) == [("dogs", "Leiter", True)]
+    glossary_translator = translator("dogs\tHunde|Leiter", excluded=("Hunde",))
+    assert uses(glossary_translator.translate(LINES[:1])[0]) == [("dogs", "Leiter", True)]

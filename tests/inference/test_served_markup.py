@@ -1,4 +1,4 @@
-"""Documents that an export's `align` fills: as the translator itself fills them."""
+"""Documents that are translated with the signature `align` equal those of the translator."""
 
 import numpy as np
 import pytest

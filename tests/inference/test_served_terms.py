@@ -1,4 +1,4 @@
-"""Texts with a glossary, as the signatures of an export translate them: as the translator itself does."""
+"""Texts that the signatures of an export translate with a glossary equal those of the translator."""
 
 import json
 
@@ -26,7 +26,7 @@ DATA = DataConfig(vocab_size=350, max_length=24)
 
 
 def read(folder, config: Config, **changes) -> ServedTerms:
-    """As for an export, of which only the settings and the vocabulary are read."""
+    """Reads the settings and the vocabulary of an export without a graph."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
@@ -35,15 +35,15 @@ def read(folder, config: Config, **changes) -> ServedTerms:
     return ServedTerms(folder, changes)
 
 
-def answered(texts, tokens, constrained):
-    """What a server makes of calls of two functions; the inputs of all calls of the second."""
+def answer_texts(texts, tokens, constrained):
+    """The response for calls of two functions, and the inputs of all calls of the second function."""
     assert {name for name, _ in texts.first} <= {"tokens"}
-    again = [inputs for name, inputs in texts.again([tokens(**inputs) for _, inputs in texts.first])]
-    return texts.answer([constrained(**inputs) for inputs in again]), again
+    second_calls = [inputs for name, inputs in texts.again([tokens(**inputs) for _, inputs in texts.first])]
+    return texts.answer([constrained(**inputs) for inputs in second_calls]), second_calls
 
 
-def compared(answer, translations):
-    """Holds an answer to what a translator with the same glossary gave."""
+def assert_equal(answer, translations):
+    """Compares a response with the translations of a translator with the same glossary."""
     assert [text.decode() for text in answer["translation"]] == [one.text for one in translations]
     scores = [max(one.score, np.finfo(np.float32).min) for one in translations]
     np.testing.assert_allclose(answer["score"], scores, rtol=1e-4, atol=1e-5)
@@ -66,19 +66,19 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path):
         ids, scores, _, lengths = (values.numpy()[:, 0] for values in found)
         return {"translation_ids": ids, "translation_length": lengths, "score": scores}
 
-    # The model's settings are not read.
+    # The served glossary does not depend on the settings of the model.
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=config))
     expected = translator.translate(LINES)
     for most_rows in (1, 5, 99):
         texts = served(LINES, TERMS, most_rows)
         assert max(len(inputs["source_ids"]) for _, inputs in texts.first) == min(most_rows, 8)
-        answer, again = answered(texts, tokens, tokens)
-        compared(answer, expected)
-        assert again and all("constraints" in inputs for inputs in again)
+        answer, second_calls = answer_texts(texts, tokens, tokens)
+        assert_equal(answer, expected)
+        assert second_calls and all("constraints" in inputs for inputs in second_calls)
     assert any(use.is_forced for one in expected for use in one.terms)
     assert answer["missing_terms"].tolist()[3] == [b"dog"]
-    answer, again = answered(served(LINES, [], 8), tokens, tokens)
-    assert again == [] and answer["missing_terms"].shape == (len(LINES), 0)
+    answer, second_calls = answer_texts(served(LINES, [], 8), tokens, tokens)
+    assert second_calls == [] and answer["missing_terms"].shape == (len(LINES), 0)
 
 
 @pytest.mark.integration
@@ -87,21 +87,23 @@ def test_the_signatures_of_an_export_are_such(tmp_path):
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
     functions = signatures(pipeline)
 
-    def called(name):
+    def call_signature(name):
         return lambda **inputs: {
             output: tensor.numpy()
             for output, tensor in functions[name](**{key: tf.constant(value) for key, value in inputs.items()}).items()
         }
 
     served = read(tmp_path, exporting.config_of(translator))
-    answer, again = answered(served(LINES, TERMS, 8), called("tokens"), called("constrained"))
+    answer, second_calls = answer_texts(
+        served(LINES, TERMS, 8), call_signature("tokens"), call_signature("constrained")
+    )
     expected = with_glossary(translator.model, translator.config, DataConfig(max_length=24)).translate(LINES)
-    compared(answer, expected)
-    assert again and any(use.is_forced for one in expected for use in one.terms)
-    inputs = {name: np.repeat(value[:1], 64, axis=0) for name, value in again[0].items()}
+    assert_equal(answer, expected)
+    assert second_calls and any(use.is_forced for one in expected for use in one.terms)
+    inputs = {name: np.repeat(value[:1], 64, axis=0) for name, value in second_calls[0].items()}
     many = np.resize(inputs["constraints"], (64, 90, 20, 9))
     with pytest.raises(tf.errors.InvalidArgumentError, match="progress with constraints would be of shape"):
-        called("constrained")(**{**inputs, "constraints": many})
+        call_signature("constrained")(**{**inputs, "constraints": many})
 
 
 def test_the_server_protects_spans(tmp_path):

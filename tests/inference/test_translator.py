@@ -1,4 +1,4 @@
-"""Lines in, lines out: order, odd lines, long lines, one trace; and the search on a real model."""
+"""Translation of lines: order, unusual and long lines, and the number of traces."""
 
 import dataclasses
 import pathlib
@@ -27,7 +27,7 @@ SEARCHES = tiny.SharedSearches()
 
 
 def copier(settings: DecodeConfig | None = None, data: DataConfig | None = None) -> Translator:
-    """A translator whose translation of a line is the line."""
+    """A translator whose model copies its source."""
     return Translator(tiny.tokenizer(), tiny.copy_model(), TranslatorSettings(settings, engine=SEARCHES), data)  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def test_one_text_is_not_taken_for_many():
 
 
 def test_odd_lines_give_one_line_each():
-    odd = {
+    expected_by_line = {
         "": "",
         "   \t ": "",
         "\u00a0": "",
@@ -83,18 +83,18 @@ def test_odd_lines_give_one_line_each():
         "A \ud800 man": "A ? man",
         "<pad> </s> <unk>": "<pad> </s> <unk>",
     }
-    found = copier().translate(odd)
-    assert texts(found) == list(odd.values())
-    assert [t.num_parts for t in found] == [len(text.split("\n")) if text else 0 for text in odd.values()]
+    found = copier().translate(expected_by_line)
+    assert texts(found) == list(expected_by_line.values())
+    assert [t.num_parts for t in found] == [len(text.split("\n")) if text else 0 for text in expected_by_line.values()]
     assert found[8].line == "A    man"
-    whole = copier(settings=DecodeConfig(split="lines")).translate(odd)
-    assert texts(whole) == [" ".join(text.split()) for text in odd.values()]
+    whole = copier(settings=DecodeConfig(split="lines")).translate(expected_by_line)
+    assert texts(whole) == [" ".join(text.split()) for text in expected_by_line.values()]
     assert copier().translate([]) == []
 
 
 def test_output_never_has_a_line_break():
     class NewlineModel(tiny.CopyModel):
-        """Spells a line feed, by its byte, before everything."""
+        """A model that writes the byte of a line feed before its output."""
 
         def encode(self, source):
             newline = tiny.tokenizer()._processor.piece_to_id("<0x0A>")
@@ -113,14 +113,14 @@ def test_lowercase():
     assert texts(copier(data=DataConfig(lowercase="both")).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
 
 
-def truecasing(words: list[str]) -> Tokenizer:
+def truecasing_tokenizer(words: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(tiny.tokenizer().serialized)
     tokenizer.truecaser = Truecaser(words)
     return tokenizer
 
 
 def test_each_sentence_gets_a_capital_and_no_other_part():
-    tokenizer = truecasing(["two"])
+    tokenizer = truecasing_tokenizer(["two"])
     model = tiny.CopyModel(tokenizer.vocab_size)
     data = DataConfig(max_length=len(tokenizer.encode("two dogs play, ")) + 2)
     translator = Translator(tokenizer, model, DecodeConfig(beam_size=2), data)
@@ -133,7 +133,7 @@ def test_each_sentence_gets_a_capital_and_no_other_part():
 
 
 def test_given_beginnings_are_truecased_and_required_terms_are_not():
-    tokenizer = truecasing(["two"])
+    tokenizer = truecasing_tokenizer(["two"])
     translator = Translator(tokenizer, tiny.transformer(), DecodeConfig(beam_size=2))
     assert translator.encoded(["Two"], ["Two dogs Two"])[1] == [(*tokenizer.encode("two dogs Two"), EOS_ID)]
     assert translator.encoded(["Two"], ["Two"])[0] == [(*tokenizer.encode("Two"), EOS_ID)]
@@ -176,7 +176,7 @@ def test_length_batches_keep_to_the_budget():
     lengths = np.random.default_rng(1).integers(1, 50, size=200).tolist() + [500]
     batches = list(length_batches(lengths, 256))
     assert sorted(sum(batches, [])) == list(range(201))
-    assert batches[0] == [200], "one that is longer than the budget stands alone"
+    assert batches[0] == [200], "a row that exceeds the budget has a separate batch"
     for batch in batches[1:]:
         assert len(batch) * max(lengths[row] for row in batch) <= 256
     assert len(batches) < 40
@@ -202,7 +202,7 @@ def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
 def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
     monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: 2)
     translator = copier(settings=DecodeConfig(tokens_per_batch=16))
-    monkeypatch.setattr(translator, "_searcher", lambda *batch, **asked: 1 / 0)
+    monkeypatch.setattr(translator, "_searcher", lambda *batch, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         translator.translate(["dogs"] * 40)
 
@@ -213,7 +213,7 @@ def test_stream_equals_translate():
     read = []
     stream = translator.translate_stream((read.append(line) or line for line in lines), chunk_lines=2)
     first = next(stream)
-    assert len(read) == 2, "no more is read than a chunk"
+    assert len(read) == 2, "the stream reads one chunk ahead"
     assert [first, *stream] == translator.translate(lines)
     with pytest.raises(ValueError, match="chunk_lines"):
         next(translator.translate_stream(lines, chunk_lines=0))
@@ -221,51 +221,57 @@ def test_stream_equals_translate():
 
 @pytest.mark.quick("1")
 @pytest.mark.parametrize("beam", [1, 3])
-def test_without_scores_it_finds_the_same(beam):
+def test_searches_without_scores_agree(beam):
     translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=beam, max_length_offset=8))
     lines = [*tiny.SENTENCES, "", Request(tiny.SENTENCES[0], prefix="Ein")]
     found, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
     assert [(t.text, t.token_ids, t.exists) for t in found] == [(t.text, t.token_ids, t.exists) for t in scored]
     assert all(t.exists for t in found)
-    assert [np.isnan(t.score) for t in found] == [beam == 1] * 5 + [False, False]  # a prefix is an option
+    assert [np.isnan(t.score) for t in found] == [beam == 1] * 5 + [False, False]  # a request with options has a score
     assert [np.isnan(t.log_prob) for t in found] == [np.isnan(t.score) for t in found]
     assert not any(np.isnan(t.score) for t in scored)
 
 
 def test_limits_follow_the_source():
-    """As many words as the source has, and the offset: no end symbol is counted on either side, or on both."""
+    """The limit counts the end symbol on both sides."""
 
-    class Endless(tiny.CopyModel):
+    class EndlessModel(tiny.CopyModel):
         def logits_of(self, column):
             return tf.one_hot(tf.fill(tf.shape(column), 9), self.vocab_size) * 60.0
 
     tokenizer = tiny.tokenizer()
-    translator = Translator(tokenizer, Endless(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3))
+    translator = Translator(
+        tokenizer, EndlessModel(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3)
+    )
     result = translator.search(padded([[5, 6, 7, EOS_ID], [5, EOS_ID]]))
     np.testing.assert_array_equal(result.lengths, [[4 + 3], [2 + 3]])
     factor = DecodeConfig(beam_size=1, max_length_offset=3, max_length_factor=1.5)
-    result = Translator(tokenizer, Endless(tokenizer.vocab_size), factor).search(padded([[5, 6, EOS_ID], [5, EOS_ID]]))
+    result = Translator(tokenizer, EndlessModel(tokenizer.vocab_size), factor).search(
+        padded([[5, 6, EOS_ID], [5, EOS_ID]])
+    )
     np.testing.assert_array_equal(result.lengths, [[5 + 3], [3 + 3]])
 
 
 @pytest.mark.quick("1-False")
 @pytest.mark.parametrize(("beam", "sampling"), [(1, False), (3, False), (2, True)])
 def test_an_output_that_is_cut_at_the_limit_says_so(beam, sampling):
-    """One that just fits does not, nor one of a line without tokens."""
+    """Outputs of exactly the limit and blank lines are not marked as truncated."""
 
-    class Whole(tiny.CopyModel):
-        """Does not end before its source does."""
+    class NeverEarlyModel(tiny.CopyModel):
+        """A model that does not end before its source."""
 
         def logits_of(self, column):
             logits = super().logits_of(column)
-            goes_on = tf.one_hot(tf.where(column == EOS_ID, -1, EOS_ID), self.vocab_size, True, False)
-            return tf.where(goes_on, -np.inf, logits)
+            too_early = tf.one_hot(tf.where(column == EOS_ID, -1, EOS_ID), self.vocab_size, True, False)
+            return tf.where(too_early, -np.inf, logits)
 
     tokenizer = tiny.tokenizer()
     lines = ["dogs", tiny.SENTENCES[0], "", f"{tiny.SENTENCES[0]} dogs"]
-    most = len(tokenizer.encode(lines[1])) + 1
-    config = DecodeConfig(beam_size=beam, sampling=sampling, max_length_factor=0, max_length_offset=most)
-    translator = Translator(tokenizer, Whole(tokenizer.vocab_size), config, DataConfig(max_length=2 * most))
+    num_tokens = len(tokenizer.encode(lines[1])) + 1
+    config = DecodeConfig(beam_size=beam, sampling=sampling, max_length_factor=0, max_length_offset=num_tokens)
+    translator = Translator(
+        tokenizer, NeverEarlyModel(tokenizer.vocab_size), config, DataConfig(max_length=2 * num_tokens)
+    )
     found = translator.translate([*lines, " ".join(lines * 2)])
     assert [each.is_cut for each in found] == [False, False, False, True, True]
     assert [each.num_parts > 1 for each in found] == [False, False, False, False, True]
