@@ -1,4 +1,4 @@
-"""Every command of README and the documents is run by a test, or a table says why none does."""
+"""A test runs each command of the README and the documents, or a table gives the reason why not."""
 
 import re
 
