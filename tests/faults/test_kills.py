@@ -1,4 +1,4 @@
-"""Trainings killed at random points and started again: nothing tells them from one that was left alone."""
+"""Training runs that are killed at random points and resumed equal uninterrupted runs."""
 
 import random
 
@@ -8,7 +8,7 @@ from tests.faults import drill
 
 pytestmark = pytest.mark.faults
 
-# Seed, kills and replicas of each run; 50 kills in all.
+# Seed, number of kills, and replicas of each run; 50 kills in all.
 CHAINS = [(1, 9, 1), (2, 9, 1), (3, 9, 1), (4, 9, 1), (5, 9, 2), (6, 5, 8)]
 
 
