@@ -12,7 +12,7 @@ import uvicorn
 
 from t2t_keras.serving import answers, connections, server
 from t2t_keras.serving.options import ServingOptions
-from tests.attack.hostile_clients import place
+from tests.attack.hostile_clients import host_and_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -309,16 +309,16 @@ def start_server(tmp_path):
 def test_grpc_connections_are_limited(start_server):
     running = start_server(max_connections=2)
     with contextlib.ExitStack() as stack:
-        first = [stack.enter_context(connect(place(running.grpc_address))) for _ in range(2)]
+        first = [stack.enter_context(connect(host_and_port(running.grpc_address))) for _ in range(2)]
         assert all(connection.recv(1) for connection in first)  # the server's first frame
         for _ in range(5):
-            with connect(place(running.grpc_address)) as connection:
+            with connect(host_and_port(running.grpc_address)) as connection:
                 assert read_to_end(connection) == 0
 
 
 @pytest.mark.parametrize(("gateway", "taken"), [("127.0.0.0/8", 6), ("127.0.0.1", 6), ("127.0.0.2", 3), ("::1", 3)])
 def test_gateways_may_use_all_connections(start_server, gateway, taken):
-    address = place(start_server(max_connections=6, gateways=["10.0.0.0/8", gateway]).rest_address)
+    address = host_and_port(start_server(max_connections=6, gateways=["10.0.0.0/8", gateway]).rest_address)
     with contextlib.ExitStack() as stack:
         for _ in range(taken):
             assert b" 200 OK" in get(stack.enter_context(connect(address)), b"server.json")
@@ -328,5 +328,5 @@ def test_gateways_may_use_all_connections(start_server, gateway, taken):
 
 def test_grpc_connections_without_a_handshake_are_closed(start_server, monkeypatch):
     monkeypatch.setitem(server._GRPC_CONNECTIONS, "grpc.server_handshake_timeout_ms", 500)
-    with connect(place(start_server().grpc_address)) as connection:
+    with connect(host_and_port(start_server().grpc_address)) as connection:
         assert read_to_end(connection) < 1000
