@@ -50,7 +50,7 @@ def check_grpc(channel, seed):
     return "", "OK"
 
 
-def test_what_seeds_draw_gets_an_answer(server, report_line, pytestconfig):
+def test_fuzzed_requests_get_a_response(server, report_line, pytestconfig):
     bodies = pytestconfig.getoption("--bodies")
     problems, statuses, lock = {}, collections.Counter(), threading.Lock()
     with grpc.insecure_channel(server.grpc) as channel, concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:

@@ -57,7 +57,7 @@ def start_two_over_grpc(server):
 
 
 @pytest.mark.parametrize("start_two", [start_two_over_rest, start_two_over_grpc])
-def test_two_large_requests_whose_clients_hang_up_free_their_streams(server, report_line, start_two):
+def test_large_requests_of_disconnected_clients_free_their_streams(server, report_line, start_two):
     quiet = statistics.median(time_large_text(server) for _ in range(ROUNDS))
     delays = []
     for _ in range(ROUNDS):

@@ -45,7 +45,7 @@ def idle_connections(address, number):
         yield
 
 
-def test_idle_connections_of_one_address_leave_others_served(server, report_line):
+def test_idle_connections_of_one_address_do_not_block_other_clients(server, report_line):
     with idle_connections(server.rest, IDLE):
         started = time.monotonic()
         for _ in range(20):
@@ -78,7 +78,7 @@ def limit_descriptors(server):
 
 
 @pytest.mark.parametrize("port", ["rest", "grpc"])
-def test_a_server_out_of_descriptors_answers_those_it_has(serve, report_line, port):
+def test_server_without_free_descriptors_serves_open_connections(serve, report_line, port):
     with serve() as server, grpc.insecure_channel(server.grpc) as channel, limit_descriptors(server):
         health = channel.unary_unary("/grpc.health.v1.Health/Check")
         assert health(b"", timeout=PATIENCE)

@@ -19,7 +19,7 @@ LARGE = request("attention", text=["dog. " * 450], target=["Hund"], kind=["encod
 UNSENT = "t2t_serving_unsent_bytes"
 
 
-def test_slow_readers_hold_no_more_than_the_budget(serve, report_line):
+def test_memory_for_slow_readers_is_bounded(serve, report_line):
     with serve(f"--max_unsent_bytes={BUDGET}") as server:
         first_status, body = ask(server.rest, LARGE)
         assert first_status == 200

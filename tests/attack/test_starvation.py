@@ -68,7 +68,7 @@ class LongTexts:
         connection.close()
 
 
-def test_long_texts_hold_up_no_short_ones(server, report_line):
+def test_long_texts_do_not_delay_short_texts(server, report_line):
     small_requests(server)  # warm-up
     quiet, under_load, num_answered = [], [], 0
     for _ in range(ROUNDS):

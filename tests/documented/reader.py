@@ -171,7 +171,7 @@ class Reader:
         """Runs a command in a fork of a process that has imported TensorFlow, or in a new process if required."""
         module, words = command.module, command.words
         environment = {**os.environ, **command.environment, "MPLBACKEND": "agg"}
-        environment |= {"PYTHONPATH": str(ROOT), **programs.QUICKLY_COMPILED}
+        environment |= {"PYTHONPATH": str(ROOT), **programs.QUICK_COMPILATION}
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         with contextlib.ExitStack() as files:
             default_input = "in.txt" if command.program == "translate" else os.devnull  # translate reads standard input

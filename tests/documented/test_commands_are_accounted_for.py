@@ -11,12 +11,12 @@ TABLES = {name: getattr(sizes, name) for name in ("APPENDED", "CHANGED", "NOT_RU
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_row_of_a_table_is_of_some_command(name) -> None:
+def test_every_row_matches_a_command(name) -> None:
     unused = [row for row in TABLES[name] if not any(re.search(row[0], f"{command} ") for command in COMMANDS)]
     assert not unused
 
 
-def test_every_command_is_run_or_has_a_reason() -> None:
+def test_every_command_is_run_or_excluded_with_a_reason() -> None:
     ways = "python|curl|diff|openssl|sacrebleu|sed|tensorboard"
     unknown = [each for each in COMMANDS if not sizes.reason_not_to_run(each) and not re.match(ways, each.words[0])]
     assert not unknown

@@ -54,7 +54,7 @@ def local_services(page: str, folder: Path, files: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_run(page, tmp_path, files, shared_reader) -> None:
+def test_commands_of_a_page_run(page, tmp_path, files, shared_reader) -> None:
     commands = [each for each in COMMANDS if each.page == page and not sizes.reason_not_to_run(each)]
     missing = {each: package for each in commands if (package := sizes.missing_package(each))}
     with local_services(page, tmp_path, files), reader(tmp_path / "reader", files, shared_reader) as page_reader:

@@ -14,7 +14,7 @@ from tests.faults import drill
 pytestmark = pytest.mark.faults
 
 
-def test_a_second_training_of_the_same_run(tmp_path, uninterrupted):
+def test_second_process_for_the_same_run(tmp_path, uninterrupted):
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"
     first = drill.TrainingProcess(setup.command(model_dir))
@@ -28,7 +28,7 @@ def test_a_second_training_of_the_same_run(tmp_path, uninterrupted):
     drill.assert_same_run(model_dir, expected, setup.max_steps)
 
 
-def test_two_that_start_at_once(tmp_path, uninterrupted):
+def test_two_processes_that_start_simultaneously(tmp_path, uninterrupted):
     """One process trains; the other fails, or waits until training is complete."""
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"
@@ -59,7 +59,7 @@ def assert_jumped(folder, training: drill.TrainingProcess) -> None:
         assert min(jumps) < -1e6 and max(jumps) > 1e6
 
 
-def test_a_clock_that_jumps(tmp_path, uninterrupted):
+def test_jumping_clock(tmp_path, uninterrupted):
     """Neither intervals nor the order of checkpoints depend on the time of day or on the times of files."""
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"

@@ -16,7 +16,7 @@ every_disk = pytest.mark.parametrize("kind", ["small disk", "limited files"])
 
 
 @every_disk
-def test_a_disk_that_is_full(tmp_path, uninterrupted, kind):
+def test_full_disk(tmp_path, uninterrupted, kind):
     """Training ends with one line, and the same command resumes it when there is space again."""
     setup, expected = uninterrupted()
     with disks.open_disk(kind, tmp_path / "disk") as disk:
@@ -43,7 +43,7 @@ def test_a_disk_that_is_full(tmp_path, uninterrupted, kind):
         drill.assert_same_run(model_dir, expected, setup.max_steps)
 
 
-def test_a_folder_that_is_read_only(tmp_path, uninterrupted):
+def test_read_only_folder(tmp_path, uninterrupted):
     setup, _ = uninterrupted()
     model_dir = tmp_path / "run"
     model_dir.mkdir(mode=0o555)
@@ -52,7 +52,7 @@ def test_a_folder_that_is_read_only(tmp_path, uninterrupted):
     assert list(model_dir.iterdir()) == []
 
 
-def test_a_folder_that_becomes_read_only(tmp_path, uninterrupted):
+def test_folder_that_becomes_read_only(tmp_path, uninterrupted):
     """A full disk may be emptied, but permissions do not return, so training stops at the last checkpoint."""
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"
@@ -100,7 +100,7 @@ def delete(path):
     "name, damage",
     [("weights.npz", truncate), ("optimizer.npz", flip_a_bit), ("ema.npz", delete), ("state.json", flip_a_bit)],
 )
-def test_a_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
+def test_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"
     shutil.copytree(halfway, model_dir)

@@ -13,7 +13,9 @@ CHAINS = [(1, 9, 1), (2, 9, 1), (3, 9, 1), (4, 9, 1), (5, 9, 2), (6, 5, 8)]
 
 
 @pytest.mark.parametrize("seed, kills, replicas", CHAINS)
-def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path, uninterrupted, deaths, seed, kills, replicas):
+def test_killed_and_resumed_training_equals_uninterrupted_training(
+    tmp_path, uninterrupted, deaths, seed, kills, replicas
+):
     setup, expected = uninterrupted(replicas)
     chance = random.Random(seed)
     for place, means, step in drill.plan(seed, kills, setup.max_steps):

@@ -7,7 +7,7 @@ import pytest
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.models.families import make_model
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.vocabularies import train_tokenizer
 
 pytestmark = pytest.mark.integration
@@ -103,4 +103,4 @@ def test_characters_that_the_font_lacks_are_reported(results):
     ],
 )
 def test_errors(results, folder, name, message):
-    assert_refused(results[name], beginning=message.format(folder))
+    assert_error(results[name], beginning=message.format(folder))

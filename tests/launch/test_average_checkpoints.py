@@ -11,7 +11,7 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import vocabulary_files
 from tests import programs
-from tests.programs import assert_refused
+from tests.programs import assert_error
 from tests.training.checkpoint_arrays import note_validation
 
 pytestmark = pytest.mark.integration
@@ -105,36 +105,36 @@ def test_checkpoints_with_several_names_count_once(make_run):
     assert len(averaged.state["averaged"]) == 2
 
 
-def assert_error(result: subprocess.CompletedProcess, *words: str) -> None:
-    assert_refused((result.returncode, result.stdout, result.stderr), *words)
+def check_error(result: subprocess.CompletedProcess, *words: str) -> None:
+    assert_error((result.returncode, result.stdout, result.stderr), *words)
 
 
 def test_errors(make_run, tmp_path):
     run = make_run("run", [10, 20])
     flag = f"--model_dir={run.path}"
-    assert_error(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing: no such folder")
-    assert_error(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
-    assert_error(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
-    assert_error(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
-    assert_error(
+    check_error(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing: no such folder")
+    check_error(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
+    check_error(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
+    check_error(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
+    check_error(
         average(flag, "--checkpoints=10,20", "--average_last=2"), "--average_last and --checkpoints cannot be combined"
     )
-    assert_error(average(flag, "--average_epochs=2"), "step_00000020 does not record its epoch")
-    assert_error(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")
+    check_error(average(flag, "--average_epochs=2"), "step_00000020 does not record its epoch")
+    check_error(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")
     other = make_run("other", [60], num_heads=4)  # weights of the same shapes
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
-    assert_error(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
     seeded = make_run("seeded", [60], train={"seed": 2})
     chosen = f"10,{seeded.checkpoints_path / 'step_00000060'}"
-    assert_error(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
     other_vocabulary = make_run("foreign", [70], b"other words")
     chosen = f"10,{other_vocabulary.checkpoints_path / 'step_00000070'}"
-    assert_error(average(flag, f"--checkpoints={chosen}"), "step_00000070", "a different vocabulary")
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000070", "a different vocabulary")
     source_vocabulary = make_run("of_sources", [80])
     vocabulary_files(source_vocabulary.vocab_path)[1].write_bytes(b"words of sources")
     chosen = f"10,{source_vocabulary.checkpoints_path / 'step_00000080'}"
-    assert_error(average(flag, f"--checkpoints={chosen}"), "step_00000080", "a different vocabulary")
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000080", "a different vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
-    assert_error(average(flag, "--average_last=2"), "weights.npz is damaged")
+    check_error(average(flag, "--average_last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]
     assert not (run.checkpoints_path / "averaged_last2").exists()

@@ -8,7 +8,7 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -73,4 +73,4 @@ def test_table_and_choice(folder, results):
     ],
 )
 def test_errors(results, name, words):
-    assert_refused(results[name], *words)
+    assert_error(results[name], *words)

@@ -9,7 +9,7 @@ import pytest
 
 from tests import programs
 from tests.inference import tiny
-from tests.programs import assert_refused
+from tests.programs import assert_error
 
 pytestmark = pytest.mark.integration
 
@@ -121,7 +121,7 @@ CHANGES = {
 def test_changed_flags_texts_and_teachers_are_rejected(folder, forward, case):
     more, difference = CHANGES[case]
     result = distil(folder, "forward", *(flag.replace("FOLDER", str(folder)) for flag in more))
-    assert_refused(result, difference, beginning=f"{folder / 'forward.de'}: begun with other settings (")
+    assert_error(result, difference, beginning=f"{folder / 'forward.de'}: begun with other settings (")
     assert outputs(folder, "forward") == forward
 
 
@@ -136,8 +136,8 @@ def test_errors(folder, forward):
         "unequal numbers of lines": [f"--target={folder / 'short.de'}"],
     }
     for words, more in cases.items():
-        assert_refused(distil(folder, "new", *more), words)
+        assert_error(distil(folder, "new", *more), words)
     (folder / "forward.de").rename(folder / "away.de")
-    assert_refused(distil(folder, "forward"), f"{folder / 'forward.de'} is not the output of")
+    assert_error(distil(folder, "forward"), f"{folder / 'forward.de'} is not the output of")
     (folder / "away.de").rename(folder / "forward.de")
-    assert_refused(distil(folder, "forward", f"--output_source={folder / 'new.en'}"), f"{folder / 'new.en'} is not")
+    assert_error(distil(folder, "forward", f"--output_source={folder / 'new.en'}"), f"{folder / 'new.en'} is not")

@@ -9,7 +9,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources import corpora
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -135,4 +135,4 @@ def test_splits_of_the_data(results, folder):
     ],
 )
 def test_errors(results, name, words):
-    assert_refused(results[name], *words)
+    assert_error(results[name], *words)

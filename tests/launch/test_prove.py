@@ -90,4 +90,4 @@ def _different_run(folder: Path) -> Path:
 )
 def test_errors(flags, message):
     (result,) = programs.run_cases("launch.prove", [(flags, b"")])
-    programs.assert_refused(result, message)
+    programs.assert_error(result, message)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -84,4 +84,4 @@ def test_score_settings_and_equivalent_inputs(results):
     ],
 )
 def test_errors(results, name, words):
-    assert_refused(results[name], *words)
+    assert_error(results[name], *words)

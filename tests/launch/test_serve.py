@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests import programs
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -261,4 +261,4 @@ def refusals(export_dir, tmp_path_factory):
     ],
 )
 def test_errors(refusals, name, words):
-    assert_refused(refusals[name], *words)
+    assert_error(refusals[name], *words)

@@ -27,7 +27,7 @@ from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
 from tests import programs
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.studies.performed_study import Here, Performing, check_costs, config_of, record
 from tests.training import tiny_training
 
@@ -331,4 +331,4 @@ def test_waiting_rows_are_errors_unless_another_shard_trains_their_members(cases
     ],
 )
 def test_errors(cases, name, words):
-    assert_refused(cases[name], words)
+    assert_error(cases[name], words)

@@ -19,7 +19,7 @@ from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.training.new_config import make_config
 from tests import programs
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
@@ -294,7 +294,7 @@ def test_runs_without_checkpoints_may_start_again(folder, results):
     ],
 )
 def test_errors(results, name, words):
-    assert_refused(results[name], *words)
+    assert_error(results[name], *words)
 
 
 def test_divergence_is_reported_in_the_last_line(folder, results):

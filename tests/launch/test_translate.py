@@ -13,7 +13,7 @@ import pytest
 
 from tests import programs
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -253,7 +253,7 @@ def test_unsupported_options_fail_only_their_line(results):
     ],
 )
 def test_errors(results, name, words, folder):
-    assert_refused(results[name], *words)
+    assert_error(results[name], *words)
     assert not (folder / "never.txt").exists()
 
 

@@ -23,7 +23,7 @@ from tests import programs
 @pytest.fixture
 def drawn() -> None:
     """Curves are drawn, which takes as long as all else that a monitor does."""
-    programs.be_quick(False)
+    programs.set_quick_mode(False)
 
 
 def log(monitor, step: int, loss: float | None = None, gradient_norm: float = 1.5, **measures: float):
