@@ -94,8 +94,8 @@ class Program(subprocess.Popen):
         for file in files:
             file.close()
         devnull = getattr(self, "_devnull", None)
-        for end, own in ((stdin, own_stdin), (stdout, own_stdout), (stderr, own_stderr)):
-            if -1 not in (end, own) and end != devnull:
+        for end, parent_end in ((stdin, own_stdin), (stdout, own_stdout), (stderr, own_stderr)):
+            if -1 not in (end, parent_end) and end != devnull:
                 os.close(end)
         if devnull is not None:
             os.close(devnull)

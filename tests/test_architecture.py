@@ -87,18 +87,18 @@ def imports(path: pathlib.Path) -> tuple[tuple[str, bool], ...]:
     inside = {node for function in ast.walk(tree) if _is_function(function) for node in ast.walk(function)}
     inside |= {node for block in ast.walk(tree) if _is_type_checking(block) for node in ast.walk(block)}
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-    found = []
+    modules = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(alias.name, node not in inside) for alias in node.names]
+            modules += [(alias.name, node not in inside) for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base]).removesuffix(".")
             # "from package import module" and "from module import name" look the same, so both names are recorded.
-            found += [(f"{base}.{alias.name}", node not in inside) for alias in node.names]
-    return tuple(found)
+            modules += [(f"{base}.{alias.name}", node not in inside) for alias in node.names]
+    return tuple(modules)
 
 
 def _is_function(node: ast.AST) -> bool:
@@ -151,13 +151,13 @@ def test_keras_parts_do_not_import_tensorflow(path):
 
 
 def test_importing_the_tokenizer_does_not_import_tensorflow():
-    paths, found, to_read = {module_name(path): path for path in PACKAGE}, set(), {"t2t_keras.text.tokenizer"}
+    paths, visited, to_read = {module_name(path): path for path in PACKAGE}, set(), {"t2t_keras.text.tokenizer"}
     while to_read:
-        found.add(name := to_read.pop())
+        visited.add(name := to_read.pop())
         eager = {module for module, eager in imports(paths[name]) if eager}
         assert not [module for module in eager if is_within(module, "tensorflow")], name
-        to_read |= ({*eager, *(module.rpartition(".")[0] for module in eager)} & paths.keys()) - found
-    assert len(found) > 3
+        to_read |= ({*eager, *(module.rpartition(".")[0] for module in eager)} & paths.keys()) - visited
+    assert len(visited) > 3
 
 
 @check_all_files
@@ -165,8 +165,8 @@ def test_no_private_modules_of_keras_are_imported(path):
     inside = ("keras.src", "tensorflow.python", "tensorflow.keras", "tf_keras")
     # Stopping a call has no public name; tests/serving/test_cancelling.py fails if this one disappears.
     allowed = ["tensorflow.python.eager.cancellation"] if path.name == "cancelling.py" else []
-    found = [module for module, _ in imports(path) if any(is_within(module, name) for name in inside)]
-    assert found == allowed
+    private = [module for module, _ in imports(path) if any(is_within(module, name) for name in inside)]
+    assert private == allowed
     assert not re.search(r"\bkeras\.src\b|\btf\.keras\b", path.read_text(encoding="utf-8"))
 
 
@@ -239,13 +239,13 @@ def test_files_contain_no_paths_of_one_machine():
     files = tracked_text()
     assert pathlib.Path(__file__) in files
     this_pattern = "one_machine = re.compile"
-    found = [
+    places = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in files
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
         if one_machine.search(line) and this_pattern not in line
     ]
-    assert not found
+    assert not places
 
 
 MAX_LINES, MAX_FUNCTION_LINES, MAX_ARGUMENTS = 700, 60, 7

@@ -16,8 +16,8 @@ FILMS = ("film", "plot", "cast", "scene", "ending")
 
 
 def number_after(text: str, output: str) -> float:
-    (found,) = re.findall(rf"^{text} ([\d.]+)", output, re.MULTILINE)
-    return float(found)
+    (number,) = re.findall(rf"^{text} ([\d.]+)", output, re.MULTILINE)
+    return float(number)
 
 
 def test_classifier_learns(tmp_path: pathlib.Path) -> None:

@@ -106,16 +106,16 @@ def test_exports_translate_and_score_like_the_translator(family, tmp_path):
     version = export_translator(translator, config, tmp_path / family)
     signatures = tf.saved_model.load(str(version)).signatures
     texts = tf.constant(tiny.SENTENCES)
-    found, expected = signatures["serving_default"](texts), translator.translate(tiny.SENTENCES)
-    assert [text.decode() for text in found["translation"].numpy()] == [each.text for each in expected]
-    np.testing.assert_allclose(found["score"], [each.score for each in expected], rtol=1e-5, atol=1e-4)
+    actual, expected = signatures["serving_default"](texts), translator.translate(tiny.SENTENCES)
+    assert [text.decode() for text in actual["translation"].numpy()] == [each.text for each in expected]
+    np.testing.assert_allclose(actual["score"], [each.score for each in expected], rtol=1e-5, atol=1e-4)
     assert len({each.text for each in expected}) > 1
     state, outputs = signatures["stream_begin"](text=texts[1:2]), {"done": False}
     while not outputs["done"]:  # with a step function that has not seen the source
         outputs = signatures["stream_advance"](steps=tf.constant(3), **state)
         state = {name: outputs[name] for name in state}
-    np.testing.assert_array_equal(outputs["translation"], found["translation"][1:2])
-    np.testing.assert_allclose(outputs["score"], found["score"][1:2], rtol=2e-4)  # the batches differ in size
+    np.testing.assert_array_equal(outputs["translation"], actual["translation"][1:2])
+    np.testing.assert_allclose(outputs["score"], actual["score"][1:2], rtol=2e-4)  # the batches differ in size
     log_probs = signatures["score"](text=texts, target=texts[::-1])["log_probability"]
     expected = translator.score(tiny.SENTENCES, tiny.SENTENCES[::-1])
     np.testing.assert_allclose(log_probs, [each.log_prob for each in expected], rtol=1e-5, atol=1e-4)

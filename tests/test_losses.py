@@ -141,5 +141,5 @@ def test_pair_losses_equal_the_published_formulas(kind, logits):
     kl12, kl21 = (p1 * np.log(p1 / p2)).sum(-1), (p2 * np.log(p2 / p1)).sum(-1)
     ce1, ce2 = (dense_cross_entropy(smoothed(0.1), each) for each in (logits, others))
     expected = ce1 + 3.0 * kl12 if kind == "simcut" else (ce1 + ce2 + 1.5 * (kl12 + kl21)) / 2
-    found = pair_losses(TARGETS, (logits, others), getattr(PairTerms, kind)(3.0), 0.1)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    actual = pair_losses(TARGETS, (logits, others), getattr(PairTerms, kind)(3.0), 0.1)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)

@@ -108,17 +108,17 @@ def test_scores_and_perplexity_use_both_vocabularies(translator):
 def test_engines_agree(run):
     pytest.importorskip("ctranslate2")
     config = dataclasses.replace(run.config.decode, beam_size=1)
-    found, expected = (
+    actual, expected = (
         [translation.token_ids for translation in Translator.load(run.path, settings=settings).translate(LINES)]
         for settings in (TranslatorSettings(config, engine="ctranslate2"), config)
     )
-    assert found == expected
+    assert actual == expected
 
 
 def test_exports_translate_and_score_the_same(translator, translator_without_protection, version):
     signatures = tf.saved_model.load(str(version)).signatures
-    found = signatures["serving_default"](tf.constant(LINES))
-    assert [text.decode() for text in found["translation"].numpy()] == [
+    actual = signatures["serving_default"](tf.constant(LINES))
+    assert [text.decode() for text in actual["translation"].numpy()] == [
         t.text for t in translator_without_protection.translate(LINES)
     ]
     scored = signatures["score"](text=tf.constant(LINES[:2]), target=tf.constant(["beetle no. 5"] * 2))

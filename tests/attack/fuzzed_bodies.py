@@ -349,16 +349,18 @@ def unusual_tensor(draw):
 def predict_request(draw):
     """Draws a valid message, or a message with invalid parts."""
     signature, inputs = call(draw)
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name, made.model_spec.signature_name = "model", signature
+    predict_message = predict_pb2.PredictRequest()
+    predict_message.model_spec.name, predict_message.model_spec.signature_name = "model", signature
     for name, values in inputs.items():
         kind = {"seed": tf.int64, "text": tf.string}.get(name)
-        made.inputs[name].CopyFrom(tf.make_tensor_proto(np.array(values), kind))
+        predict_message.inputs[name].CopyFrom(tf.make_tensor_proto(np.array(values), kind))
     if draw.random() < 0.6:
-        made.inputs[draw.choice([*inputs, "text", "", "x" * 20_000])].CopyFrom(unusual_tensor(draw))
+        predict_message.inputs[draw.choice([*inputs, "text", "", "x" * 20_000])].CopyFrom(unusual_tensor(draw))
     if draw.random() < 0.1:
-        made.output_filter.extend(draw.choice(["", "score", "x" * 2000, "score"]) for _ in range(draw.choice([1, 200])))
-    spec = made.model_spec
+        predict_message.output_filter.extend(
+            draw.choice(["", "score", "x" * 2000, "score"]) for _ in range(draw.choice([1, 200]))
+        )
+    spec = predict_message.model_spec
     if draw.random() < 0.1:
         spec.name = draw.choice(["", "other", "x" * 20_000, "model\n", "ä"])
     if draw.random() < 0.1:
@@ -367,17 +369,17 @@ def predict_request(draw):
         spec.version.value = draw.choice([0, 1, 7, -1, 2**63 - 1, -(2**63)])
     elif draw.random() < 0.1:
         spec.version_label = draw.choice(["stable", "x" * 20_000, "\n"])
-    return made
+    return predict_message
 
 
 def grpc(seed):
     """Returns the path of a gRPC method, and a message for it."""
     draw = random.Random(seed)
-    made = predict_request(draw)
-    valid = made.SerializeToString()
+    predict_message = predict_request(draw)
+    valid = predict_message.SerializeToString()
     if draw.random() < 0.1:
         method = SERVICE.format(draw.choice(METHODS)) if draw.random() < 0.8 else "/grpc.health.v1.Health/Check"
-        spec = made.SerializePartialToString() if draw.random() < 0.3 else b"\x0a\x07\x0a\x05model"
+        spec = predict_message.SerializePartialToString() if draw.random() < 0.3 else b"\x0a\x07\x0a\x05model"
         return method, spec if draw.random() < 0.5 else damage(draw, spec)
     message = valid
     if draw.random() < 0.5:

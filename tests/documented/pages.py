@@ -71,11 +71,11 @@ class Command:
     def values(self, *flags: str) -> list[str]:
         """The last value of each given flag, or all values of a repeatable flag."""
         flags_given = [word[2:].partition("=") for word in self.words if word.startswith("--") and "=" in word]
-        found = []
+        result = []
         for flag in flags:
             values = [value for name, _, value in flags_given if name == flag]
-            found += values if flag == "ensemble" else values[-1:]
-        return found
+            result += values if flag == "ensemble" else values[-1:]
+        return result
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text}"

@@ -104,12 +104,12 @@ class TrainingProcess:
     def wait_for(self, condition, pause: float = 0.01):
         """Waits until a function returns a true value, and returns the value; fails if the process ends before."""
         deadline = time.monotonic() + PATIENCE
-        while not (found := condition()):
+        while not (result := condition()):
             if self.has_ended or time.monotonic() > deadline:
                 self.process.kill()
                 raise AssertionError(f"the condition was never true:\n{self.end()[1]}")
             time.sleep(pause)
-        return found
+        return result
 
     def wait_for_step(self, step: int) -> None:
         self.wait_for(lambda: self.step >= step)
@@ -120,8 +120,8 @@ class TrainingProcess:
     @property
     def step(self) -> int:
         """The last step that was reported on stderr."""
-        found = (re.match(r"step ([\d,]+)/", line) for line in reversed(self.lines[:]))
-        return next((int(match[1].replace(",", "")) for match in found if match), 0)
+        matches = (re.match(r"step ([\d,]+)/", line) for line in reversed(self.lines[:]))
+        return next((int(match[1].replace(",", "")) for match in matches if match), 0)
 
     def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -74,12 +74,12 @@ def test_jumping_clock(tmp_path, uninterrupted):
     for age, step in enumerate(steps):  # the newest checkpoint gets the oldest time
         for path in (folder / checkpoints.step_name(step), *(folder / checkpoints.step_name(step)).iterdir()):
             os.utime(path, (2e9 - 1e8 * age, 2e9 - 1e8 * age))
-    again = drill.TrainingProcess(setup.command(model_dir), PYTHONPATH=str(tmp_path))
-    again.wait_for_step(1)
-    assert again.step > steps[-1]  # the first printed line is after the checkpoint
-    status, text = again.end()
+    resumed = drill.TrainingProcess(setup.command(model_dir), PYTHONPATH=str(tmp_path))
+    resumed.wait_for_step(1)
+    assert resumed.step > steps[-1]  # the first printed line is after the checkpoint
+    status, text = resumed.end()
     assert status == 0, text
-    assert_jumped(tmp_path, again)
+    assert_jumped(tmp_path, resumed)
     assert "instead" not in text
     drill.assert_same_run(model_dir, expected, setup.max_steps)
     assert all(line["seconds"] >= 0 for line in drill.read_metrics(Run(model_dir).metrics_path) if "seconds" in line)

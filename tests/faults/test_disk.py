@@ -35,8 +35,8 @@ def test_full_disk(tmp_path, uninterrupted, kind):
         assert 0 < last_good < setup.max_steps
         assert not drill.unfinished_checkpoints(model_dir)
         if kind == "small disk":  # limits of files end with the process
-            again = drill.TrainingProcess(setup.command(model_dir))
-            status, text = again.end()
+            resumed = drill.TrainingProcess(setup.command(model_dir))
+            status, text = resumed.end()
             assert status == 1 and "Traceback" not in text, text
             disk.empty()
         drill.run_to_end(setup, model_dir)

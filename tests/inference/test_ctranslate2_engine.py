@@ -49,11 +49,11 @@ def ids(nbest_lists):
     return [[translation.token_ids for translation in nbest] for nbest in nbest_lists]
 
 
-def assert_similar_scores(found, expected):
+def assert_similar_scores(actual, expected):
     """Compares the scores of hypotheses that both lists contain."""
-    pairs = [(a, b) for x, y in zip(found, expected, strict=True) for a, b in zip(x, y, strict=False)]
+    pairs = [(a, b) for x, y in zip(actual, expected, strict=True) for a, b in zip(x, y, strict=False)]
     pairs = [(a, b) for a, b in pairs if a.token_ids == b.token_ids]
-    assert len(pairs) >= len(found) / 2
+    assert len(pairs) >= len(actual) / 2
     for name in ("log_prob", "score"):
         np.testing.assert_allclose(
             *([getattr(one, name) for one in side] for side in zip(*pairs, strict=True)), atol=0.02
@@ -67,15 +67,15 @@ def test_searches_agree_with_golden_results(name):
     case = recorder.SEARCHES[name]
     settings = DecodeConfig(**case["decode"])
     engine = Translator.load(RUN, settings=TranslatorSettings(settings, engine="ctranslate2"))
-    found = engine.translate_nbest(recorder.requests(case.get("request", {})), settings.beam_size)
-    pairs = [(nbest[0], golden[0]) for nbest, golden in zip(found, GOLDEN[name], strict=True)]
+    nbest_lists = engine.translate_nbest(recorder.requests(case.get("request", {})), settings.beam_size)
+    pairs = [(nbest[0], golden[0]) for nbest, golden in zip(nbest_lists, GOLDEN[name], strict=True)]
     same = [(one, golden) for one, golden in pairs if json.loads(json.dumps(one.token_ids)) == golden["token_ids"]]
     # CTranslate2 redistributes the probability of barred tokens, so a beam may contain other hypotheses.
     assert len(same) == len(pairs) if name != "no_repeat" else len(same) >= len(pairs) / 2
     for one, golden in same:
         assert one.log_prob == pytest.approx(golden["log_prob"], abs=TOLERANCE)
         assert one.score == pytest.approx(golden["score"], abs=TOLERANCE)
-    for nbest in found:
+    for nbest in nbest_lists:
         assert [one.score for one in nbest] == sorted((one.score for one in nbest), reverse=True)
         assert len(nbest) == len({one.token_ids for one in nbest})
 
@@ -85,9 +85,9 @@ def test_searches_agree_with_golden_results(name):
 def test_searches_without_scores_agree(beam):
     engine = translator("ctranslate2", beam_size=beam)
     lines = [*LINES, Request("cat", prefix="no")]
-    found, scored = (engine.translate(lines, scored=scored) for scored in (False, True))
-    assert [one.token_ids for one in found] == [one.token_ids for one in scored]
-    assert np.isnan(found[0].score) == (beam == 1) and not np.isnan(scored[0].score)
+    translations, scored = (engine.translate(lines, scored=scored) for scored in (False, True))
+    assert [one.token_ids for one in translations] == [one.token_ids for one in scored]
+    assert np.isnan(translations[0].score) == (beam == 1) and not np.isnan(scored[0].score)
 
 
 @needs_ctranslate2
@@ -95,11 +95,11 @@ def test_searches_without_scores_agree(beam):
 @pytest.mark.parametrize("changes", [{}, {"length_normalization": "none", "patience": 1.3}], ids=["gnmt", "none"])
 def test_beam_searches_agree(changes):
     lines = [Request(line, prefix="no") for line in LINES if line]
-    found, expected = translate_with_both(lines, 4, **changes)
-    assert [row[0] for row in ids(found)] == [row[0] for row in ids(expected)]
-    assert_similar_scores(found, expected)
+    actual, expected = translate_with_both(lines, 4, **changes)
+    assert [row[0] for row in ids(actual)] == [row[0] for row in ids(expected)]
+    assert_similar_scores(actual, expected)
     if changes:  # both engines then end the same hypotheses
-        assert ids(found) == ids(expected)
+        assert ids(actual) == ids(expected)
 
 
 @needs_ctranslate2
@@ -108,22 +108,24 @@ def test_beam_searches_agree(changes):
     "beam, factor, offset", [(4, 0.0, 3), (1, 0.5, 2), (4, 0.5, 2)], ids=["one_for_all", "greedy", "each_its_own"]
 )
 def test_limits_apply_to_each_sentence(beam, factor, offset):
-    found, expected = translate_with_both(LINES, 1, beam_size=beam, max_length_factor=factor, max_length_offset=offset)
-    assert ids(found) == ids(expected)
-    assert_similar_scores(found, expected)
-    assert len({best.num_tokens for (best,) in found}) > 1 and any(
-        best.token_ids[0][-1] != EOS_ID for (best,) in found if best.num_tokens
+    actual, expected = translate_with_both(LINES, 1, beam_size=beam, max_length_factor=factor, max_length_offset=offset)
+    assert ids(actual) == ids(expected)
+    assert_similar_scores(actual, expected)
+    assert len({best.num_tokens for (best,) in actual}) > 1 and any(
+        best.token_ids[0][-1] != EOS_ID for (best,) in actual if best.num_tokens
     )
 
 
 @needs_ctranslate2
 def test_scores_are_those_of_the_model_despite_barred_tokens():
-    found = translator("ctranslate2", beam_size=1, no_repeat_ngram_size=1, min_length=23).translate(LINES[:9])
+    translations = translator("ctranslate2", beam_size=1, no_repeat_ngram_size=1, min_length=23).translate(LINES[:9])
     model_scores = translator("tensorflow").score_tokens(
-        [one.source_ids[0] for one in found], [one.token_ids[0] for one in found]
+        [one.source_ids[0] for one in translations], [one.token_ids[0] for one in translations]
     )
-    assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in model_scores], abs=TOLERANCE)
-    assert min(one.num_tokens for one in found) > 23
+    assert [one.log_prob for one in translations] == pytest.approx(
+        [one.log_prob for one in model_scores], abs=TOLERANCE
+    )
+    assert min(one.num_tokens for one in translations) > 23
 
 
 @pytest.fixture(scope="module")
@@ -146,16 +148,16 @@ def early_ending_model() -> tuple[Transformer, np.ndarray]:
 def test_minimum_length_of_one_excludes_only_empty_outputs(early_ending_model, changes, only_best):
     model, source = early_ending_model
     config = dataclasses.replace(COMMON_SETTINGS, **changes)
-    found = [
+    results = [
         engine.searcher(model, dataclasses.replace(config, min_length=least))(source, only_best=only_best)
         for engine in (TensorFlowEngine(), CTranslate2Engine())
         for least in (0, 1)
     ]
-    any_length, expected, _, same = (result.token_ids.numpy()[:, 0] for result in found)
+    any_length, expected, _, same = (result.token_ids.numpy()[:, 0] for result in results)
     assert 0 < np.count_nonzero(any_length[:, 0] == EOS_ID) < len(source)
     assert not (same[:, 0] == EOS_ID).any()
     np.testing.assert_array_equal(same, expected)
-    np.testing.assert_allclose(found[3].log_probs[:, 0], found[1].log_probs[:, 0], atol=TOLERANCE)
+    np.testing.assert_allclose(results[3].log_probs[:, 0], results[1].log_probs[:, 0], atol=TOLERANCE)
 
 
 @needs_ctranslate2
@@ -169,11 +171,11 @@ def test_samples_depend_on_the_seed():
 
     one = samples(config)
     assert one == samples(config) != samples(dataclasses.replace(config, seed=4))
-    found = translator("ctranslate2", **sampling).translate_nbest(LINES[:9], 5)
-    scores = [[one.log_prob for one in row] for row in found]
+    nbest_lists = translator("ctranslate2", **sampling).translate_nbest(LINES[:9], 5)
+    scores = [[one.log_prob for one in row] for row in nbest_lists]
     assert {int(np.argmax(row)) for row in scores} != {0}
     model_scores = translator("tensorflow").score_tokens(
-        *([getattr(one, side)[0] for row in found for one in row] for side in ("source_ids", "token_ids"))
+        *([getattr(one, side)[0] for row in nbest_lists for one in row] for side in ("source_ids", "token_ids"))
     )
     drawn_log_probs = [one for row in scores for one in row]
     np.testing.assert_allclose(drawn_log_probs, [one.log_prob for one in model_scores], atol=TOLERANCE, rtol=1e-3)

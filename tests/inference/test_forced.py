@@ -25,9 +25,9 @@ def test_scores_equal_those_of_the_search():
     source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
     result = translator.search(source)
     for slot in range(3):
-        found = token_log_probs_function(translator.model)(source, result.token_ids[:, slot]).numpy()
-        np.testing.assert_allclose(found.sum(1), result.log_probs[:, slot], atol=1e-4)
-        assert not found[result.token_ids[:, slot].numpy() == 0].any()
+        actual = token_log_probs_function(translator.model)(source, result.token_ids[:, slot]).numpy()
+        np.testing.assert_allclose(actual.sum(1), result.log_probs[:, slot], atol=1e-4)
+        assert not actual[result.token_ids[:, slot].numpy() == 0].any()
 
 
 def test_scores_sum_over_tokens():
@@ -68,11 +68,11 @@ def test_logits_are_computed_in_chunks(monkeypatch):
     sizes: list[int] = []
     monkeypatch.setattr(forced, "_CHUNK_TOKENS", 7)
     source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
-    found = token_log_probs_function(RecordingModel())(source, source).numpy()
+    result = token_log_probs_function(RecordingModel())(source, source).numpy()
     assert max(sizes) == 7
     assert sum(sizes) == np.count_nonzero(source)
     logits = tiny.transformer()({"source": source, "target": source}, training=False)
-    np.testing.assert_allclose(found, forced.target_log_probs(logits, tf.constant(source)), atol=1e-5)
+    np.testing.assert_allclose(result, forced.target_log_probs(logits, tf.constant(source)), atol=1e-5)
     np.testing.assert_array_equal(
         token_log_probs_function(RecordingModel())(source[:2], 0 * source[:2]), 0 * source[:2]
     )
@@ -88,8 +88,8 @@ def test_errors(monkeypatch):
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 tokens can be scored"):
         make_translator().score(["a", "b"], ["a", tiny.SENTENCES[0]])
-    (found,) = make_translator().translate(tiny.SENTENCES[:1])  # translations of a search may be longer
-    assert len(found.token_ids[0]) > 5
-    assert make_translator().score_tokens(found.source_ids, found.token_ids)[0].log_prob == pytest.approx(
-        found.log_prob, abs=1e-4
+    (translation,) = make_translator().translate(tiny.SENTENCES[:1])  # translations of a search may be longer
+    assert len(translation.token_ids[0]) > 5
+    assert make_translator().score_tokens(translation.source_ids, translation.token_ids)[0].log_prob == pytest.approx(
+        translation.log_prob, abs=1e-4
     )

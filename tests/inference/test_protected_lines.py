@@ -83,10 +83,10 @@ def test_the_model_does_not_read_unknown_characters():
 
 def test_unprotected_texts_are_unchanged():
     model = tiny.CopyModel(tiny.tokenizer().vocab_size)
-    (found,) = Translator(tiny.tokenizer(), model).translate(["A man 😊 runs"])
-    assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
-    (found,) = copier(settings=decode_config("nothing")).translate(["A man 😊 runs"])
-    assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
+    (translation,) = Translator(tiny.tokenizer(), model).translate(["A man 😊 runs"])
+    assert translation.unknown == () and tiny.tokenizer().decode(translation.source_ids[0]) == "A man 😊 runs"
+    (translation,) = copier(settings=decode_config("nothing")).translate(["A man 😊 runs"])
+    assert translation.unknown == () and tiny.tokenizer().decode(translation.source_ids[0]) == "A man 😊 runs"
 
 
 def record_searches(translator: Translator) -> list[int]:
@@ -108,17 +108,17 @@ LINE = "Two dogs play (see https://x.org/a_b). A man"
 def test_spans_that_the_model_copies_stay_in_the_source():
     translator = copier(settings=decode_config("urls"))
     sizes = record_searches(translator)
-    (found,) = translator.translate([LINE])
-    assert found.text == LINE and sum(sizes) == 2
-    assert "https" in found.sentences[0].source
+    (translation,) = translator.translate([LINE])
+    assert translation.text == LINE and sum(sizes) == 2
+    assert "https" in translation.sentences[0].source
 
 
 def test_spans_that_the_model_changes_are_removed_from_the_source():
     translator = copier("_", "x", settings=decode_config("urls"))
     sizes = record_searches(translator)
-    found = translator.translate([LINE, "A man"])
-    assert [each.text for each in found] == [LINE, "A man"] and sum(sizes) == 5
-    assert found[0].text.count("https://x.org/a_b") == 1
+    translations = translator.translate([LINE, "A man"])
+    assert [each.text for each in translations] == [LINE, "A man"] and sum(sizes) == 5
+    assert translations[0].text.count("https://x.org/a_b") == 1
 
 
 def test_all_hypotheses_contain_the_spans():
@@ -140,37 +140,39 @@ def test_spans_of_all_kinds_occur_once(replaced):
         "Mail x@y.org: now",
         "Keras and Keras",
     ]
-    for line, found in zip(lines, translator.translate(lines), strict=True):
+    for line, translation in zip(lines, translator.translate(lines), strict=True):
         spans = [line[span.start : span.end] for span in translator._protected._prepare._finder.spans(line)]
-        assert spans and all(found.text.count(span) == line.count(span) for span in spans)
+        assert spans and all(translation.text.count(span) == line.count(span) for span in spans)
 
 
 def test_prefixes_and_constraints_are_not_interrupted_by_spans():
     translator = copier(settings=decode_config())
-    (found,) = translator.translate([Request("😊 A man runs", prefix="Two dogs")])
-    assert found.text.startswith("Two dogs") and found.text.count("😊") == 1
-    (found,) = translator.translate([Request("A 😊 man runs", constraints=("A man",))])
-    assert found.text == "A man 😊 runs" and found.unknown == ("😊",)
+    (translation,) = translator.translate([Request("😊 A man runs", prefix="Two dogs")])
+    assert translation.text.startswith("Two dogs") and translation.text.count("😊") == 1
+    (translation,) = translator.translate([Request("A 😊 man runs", constraints=("A man",))])
+    assert translation.text == "A man 😊 runs" and translation.unknown == ("😊",)
     with pytest.raises(InputError, match="prefix: cannot be met, because the text is blank"):
         translator.check(Request("😊", prefix="Two"))
 
 
 def test_glossary_forms_are_not_interrupted_by_spans():
     glossary = Glossary.parsed(["A man\tA man"], "terms.tsv")
-    (found,) = copier(settings=TranslatorSettings(decode_config(), glossary=glossary)).translate(["A 😊 man runs"])
-    assert found.text == "A man 😊 runs" and found.terms[0].form == "A man"
+    (translation,) = copier(settings=TranslatorSettings(decode_config(), glossary=glossary)).translate(
+        ["A 😊 man runs"]
+    )
+    assert translation.text == "A man 😊 runs" and translation.terms[0].form == "A man"
 
 
 def test_text_in_capitals_is_lowercased_for_the_model():
     translator = copier(settings=decode_config(case="fallback"))
     line = "TWO DOGS PLAY 😊 IN THE SNOW. A man"
-    (found,) = translator.translate([line])
-    assert found.text == line
-    assert [each.source for each in found.sentences] == ["Two dogs play in the snow.", "A man"]
-    (found,) = copier(settings=decode_config()).translate([line])
-    assert found.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
-    (found,) = translator.translate([Request("TWO DOGS", prefix="TWO")])
-    assert tokenizer().decode(found.source_ids[0]) == "TWO DOGS", "requests with a prefix keep their case"
+    (translation,) = translator.translate([line])
+    assert translation.text == line
+    assert [each.source for each in translation.sentences] == ["Two dogs play in the snow.", "A man"]
+    (translation,) = copier(settings=decode_config()).translate([line])
+    assert translation.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
+    (translation,) = translator.translate([Request("TWO DOGS", prefix="TWO")])
+    assert tokenizer().decode(translation.source_ids[0]) == "TWO DOGS", "requests with a prefix keep their case"
 
 
 def test_case_with_a_lowercase_model():
@@ -180,8 +182,8 @@ def test_case_with_a_lowercase_model():
 
 def test_other_tasks_do_not_protect_spans():
     data = DataConfig(task="summarisation")
-    (found,) = copier(data=data).translate(["A man 😊 runs"])
-    assert found.unknown == ()
+    (translation,) = copier(data=data).translate(["A man 😊 runs"])
+    assert translation.unknown == ()
     for settings in ({"protect": ("urls",)}, {"case": "fallback"}):
         with pytest.raises(InputError, match=f"^decode.{next(iter(settings))}: only translations"):
             copier(settings=DecodeConfig(**settings), data=data)
@@ -234,9 +236,9 @@ def test_unsatisfiable_constraints_are_marked():
     possible = Request("Two dogs play.", constraints=("dogs",))
     impossible = Request("Two dogs play.", constraints=("Two dogs Two",))
     for requests in ([impossible, possible], [possible, impossible]):
-        for request, found in zip(requests, translator.translate(requests), strict=True):
-            assert found.exists == (request is possible)
-            assert ("dogs" in found.text) == found.exists
+        for request, translation in zip(requests, translator.translate(requests), strict=True):
+            assert translation.exists == (request is possible)
+            assert ("dogs" in translation.text) == translation.exists
     assert [each.exists for each in translator.translate_nbest([impossible], 3)[0]] == [False]
 
 
@@ -245,7 +247,7 @@ def test_tags_before_the_source_keep_span_positions():
     tagged = with_symbols(symbols, ["<2de>"])
     tagged.characters = Characters(KNOWN, KNOWN)
     model = tiny.CopyModel(tagged.vocab_size)
-    (found,) = Translator(tagged, model, decode_config()).translate(["<2de> A man 😊 runs. Two dogs"])
-    assert found.unknown == ("😊",) and found.text == "<2de> A man 😊 runs. <2de> Two dogs"
-    (found,) = Translator(tagged, model, decode_config(tag="<2de>")).translate(["A man 😊 runs. Two dogs"])
-    assert found.text.count("😊") == 1
+    (translation,) = Translator(tagged, model, decode_config()).translate(["<2de> A man 😊 runs. Two dogs"])
+    assert translation.unknown == ("😊",) and translation.text == "<2de> A man 😊 runs. <2de> Two dogs"
+    (translation,) = Translator(tagged, model, decode_config(tag="<2de>")).translate(["A man 😊 runs. Two dogs"])
+    assert translation.text.count("😊") == 1

@@ -65,7 +65,7 @@ def answer_texts(texts, spoil=""):
 
 
 @pytest.mark.parametrize("aligns", [True, False])
-def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
+def test_served_texts_equal_those_of_the_translator(tmp_path, aligns):
     protection = read(tmp_path, case="fallback")
     answer, second_calls = answer_texts(prepare(protection, TEXTS, aligns=aligns))
     config = DecodeConfig(beam_size=1, case="fallback")
@@ -78,12 +78,12 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
     assert answer["score"].tolist() == [-1, -3, -1, -1, 0, -1]
 
 
-def test_plain_texts_need_no_protection(tmp_path):
+def test_plain_texts_are_not_protected(tmp_path):
     protection = read(tmp_path)
     assert prepare(protection, ["A man", "THE DOG"]) is None
 
 
-def test_a_span_that_is_not_repeated_is_put_back(tmp_path):
+def test_missing_spans_are_put_back(tmp_path):
     protection = read(tmp_path, DecodeConfig(beam_size=1, protect=("man",)))
     texts = ["A man runs https://x.org/a.", "Two dogs"]
     answer, second_calls = answer_texts(prepare(protection, texts, {"protect": ["urls"]}), spoil=":")
@@ -94,7 +94,7 @@ def test_a_span_that_is_not_repeated_is_put_back(tmp_path):
     assert not second_calls and answer["translation"].tolist() == [text.encode() for text in texts]
 
 
-def test_several_translations_repeat_the_spans(tmp_path):
+def test_nbest_translations_contain_the_spans(tmp_path):
     protection = read(tmp_path, DecodeConfig(beam_size=2))
     answer, _ = answer_texts(prepare(protection, ["A man 😊 runs. Two dogs", "A dog", "😊"], signature="nbest"))
     texts = [[text.decode() for text in row] for row in answer["translations"]]
@@ -103,7 +103,7 @@ def test_several_translations_repeat_the_spans(tmp_path):
     assert answer["scores"].tolist() == [[-2, -3], [-1, -2], [0, np.finfo(np.float32).min]]
 
 
-def test_each_sentence_is_sampled_with_the_seed_of_its_text(tmp_path):
+def test_sentences_use_the_seed_of_their_text(tmp_path):
     seeds = np.array([7, 8], np.int64)
     texts = prepare(read(tmp_path), ["A man 😊 runs. Two dogs", "A dog"], signature="sample", seed=seeds)
     ((name, inputs),) = texts.first
@@ -113,7 +113,7 @@ def test_each_sentence_is_sampled_with_the_seed_of_its_text(tmp_path):
     assert {*answer} == {"translation", "log_probability", "unknown_characters"}
 
 
-def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
+def test_sentences_have_the_tag_of_their_text(tmp_path):
     inputs = {"text": np.array(["A man 😊 runs. Two dogs".encode()], object)}
     texts = read(tmp_path)(inputs, {}, "align", True, groups_of_eight, "<2de>")
     (call,) = texts.first
@@ -121,7 +121,7 @@ def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
     assert not texts.again(copy_outputs([("align", {"text": np.array([b"Two dogs", b"A man runs."], object)})]))
 
 
-def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
+def test_only_texts_with_spans_are_aligned_in_small_calls(tmp_path):
     texts = [*(["A man 😊 runs"] * 20), *(["A man"] * 5)]
     calls = prepare(read(tmp_path), texts).first
     assert [(name, len(inputs["text"])) for name, inputs in calls] == [
@@ -130,7 +130,7 @@ def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
     ]
 
 
-def test_a_missing_translation_stays_missing(tmp_path):
+def test_missing_translations_stay_missing(tmp_path):
     texts = prepare(read(tmp_path), ["A man 😊 runs"])
     outputs = copy_outputs(texts.first)
     outputs[0]["score"][:] = np.finfo(np.float32).min
@@ -140,7 +140,7 @@ def test_a_missing_translation_stays_missing(tmp_path):
     assert answer["translation"].tolist() == [b""] and answer["score"][0] == np.finfo(np.float32).min
 
 
-def test_documents_get_texts_with_links(tmp_path):
+def test_alignments_of_documents(tmp_path):
     texts = prepare(read(tmp_path), ["A man 😊 runs", "Two dogs"], signature="align")
     assert {name for name, _ in texts.first} == {"align"}
     assert not texts.again(copy_outputs(texts.first))
@@ -159,19 +159,19 @@ def test_documents_get_texts_with_links(tmp_path):
         ({"case": ["exact"]}, "'case' must be exact or fallback"),
     ],
 )
-def test_an_invalid_field_is_named(tmp_path, fields, problem):
+def test_invalid_fields_are_rejected(tmp_path, fields, problem):
     with pytest.raises(InputError, match=problem):
         prepare(read(tmp_path), ["A man"], fields)
 
 
-def test_other_tasks_ignore_the_settings_of_the_server(tmp_path):
+def test_other_tasks_ignore_server_settings(tmp_path):
     protection = read(tmp_path, data=dataclasses.replace(DATA, task="summarisation"), protect=("urls",))
     assert prepare(protection, ["See https://x.org"]) is None
     with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
         prepare(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 
-def test_a_model_of_other_origin_protects_nothing(tmp_path):
+def test_models_of_other_projects_are_not_protected(tmp_path):
     (tmp_path / "saved_model.pb").touch()
     protection = ServedProtection(tmp_path)
     assert prepare(protection, ["😊"]) is None

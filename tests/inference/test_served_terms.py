@@ -56,14 +56,14 @@ def with_glossary(model, config, data=DATA) -> Translator:
     return Translator(tiny.tokenizer(), model, TranslatorSettings(config, glossary=glossary), data)
 
 
-def test_texts_become_what_the_translator_makes_of_them(tmp_path):
+def test_served_texts_equal_those_of_the_translator(tmp_path):
     model, config = tiny.CopyModel(tiny.tokenizer().vocab_size), DecodeConfig(beam_size=3, max_length_offset=6)
     translator = with_glossary(model, config)
 
     def tokens(source_ids, source_length, **options):
         assert source_length.tolist() == np.count_nonzero(source_ids, axis=1).tolist()
-        found = translator._searcher(source_ids, True, True, **options)
-        ids, scores, _, lengths = (values.numpy()[:, 0] for values in found)
+        actual = translator._searcher(source_ids, True, True, **options)
+        ids, scores, _, lengths = (values.numpy()[:, 0] for values in actual)
         return {"translation_ids": ids, "translation_length": lengths, "score": scores}
 
     # The served glossary does not depend on the settings of the model.
@@ -82,7 +82,7 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path):
 
 
 @pytest.mark.integration
-def test_the_signatures_of_an_export_are_such(tmp_path):
+def test_signatures_of_an_export(tmp_path):
     translator = exporting.translator()
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
     functions = signatures(pipeline)
@@ -106,7 +106,7 @@ def test_the_signatures_of_an_export_are_such(tmp_path):
         call_signature("constrained")(**{**inputs, "constraints": many})
 
 
-def test_the_server_protects_spans(tmp_path):
+def test_glossaries_protect_spans(tmp_path):
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA), protect=("man",))
     ((_, inputs),) = served(["A man"], TERMS[:1], 8).first
     assert inputs["source_ids"].tolist() == [[*tiny.tokenizer().encode("A"), EOS_ID]]
@@ -121,13 +121,13 @@ def test_the_server_protects_spans(tmp_path):
         ([("dog", "\u200b")], "glossary, entry 1: one of the forms is blank"),
     ],
 )
-def test_an_entry_that_cannot_be_used_is_named(tmp_path, entries, words):
+def test_invalid_entries_are_rejected(tmp_path, entries, words):
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA))
     with pytest.raises(InputError, match=f"^{words}"):
         served(LINES, entries, 8)
 
 
-def test_what_does_not_go_with_glossaries_is_refused(tmp_path):
+def test_incompatible_decoding_settings_are_rejected(tmp_path):
     decode = DecodeConfig(beam_size=4, num_groups=2)
     with pytest.raises(InputError, match=r"^a glossary cannot be combined with decode.num_groups=2"):
         read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=decode))

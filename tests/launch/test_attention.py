@@ -1,5 +1,3 @@
-"""Tests of launch.attention."""
-
 import pathlib
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tests of launch.average_checkpoints."""
-
 import pathlib
 import subprocess
 

@@ -1,5 +1,3 @@
-"""Tests of launch.choose_search."""
-
 import pytest
 
 from t2t_keras.config import DataConfig

@@ -1,5 +1,3 @@
-"""Tests of launch.describe."""
-
 import subprocess
 import sys
 

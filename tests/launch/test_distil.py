@@ -1,5 +1,3 @@
-"""Tests of launch.distil."""
-
 import gzip
 import os
 import pathlib

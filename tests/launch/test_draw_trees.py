@@ -1,5 +1,3 @@
-"""Tests of launch.draw_trees."""
-
 import pytest
 
 from tests.programs import run_cases

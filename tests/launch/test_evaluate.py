@@ -1,5 +1,3 @@
-"""Tests of launch.evaluate."""
-
 import json
 import math
 

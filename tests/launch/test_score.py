@@ -1,5 +1,3 @@
-"""Tests of launch.score."""
-
 import json
 
 import pytest

@@ -90,11 +90,11 @@ class Shouting(tf.Module):
     def stream_advance(self, steps, state_000, state_001):
         """Writes one word per step; a text with "forever" never ends."""
         words = tf.strings.split(tf.strings.upper(state_000, "utf-8"))[0]
-        made = state_001 + steps
-        done = (made >= tf.size(words)) & ~tf.reduce_any(words == "FOREVER")
-        translation = tf.strings.reduce_join(words[:made], separator=" ")
+        num_words = state_001 + steps
+        done = (num_words >= tf.size(words)) & ~tf.reduce_any(words == "FOREVER")
+        translation = tf.strings.reduce_join(words[:num_words], separator=" ")
         outputs = {"translation": translation[tf.newaxis], "score": tf.constant([-0.5]), "done": done}
-        return {"state_000": state_000, "state_001": made, **outputs}
+        return {"state_000": state_000, "state_001": num_words, **outputs}
 
 
 def pieces_of(texts: tf.Tensor) -> tf.Tensor:

@@ -35,5 +35,5 @@ def open_stream(client, body, where=MODEL):
 
 
 def read_events(client, body, where=MODEL):
-    with open_stream(client, body, where) as found:
-        return list(found)
+    with open_stream(client, body, where) as stream:
+        return list(stream)

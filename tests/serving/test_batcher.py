@@ -134,9 +134,9 @@ def test_other_requests_run_between_the_parts_of_a_large_request(make_batcher):
     first = occupy_stream(batcher, function)
     long = submit(batcher, function, *range(1, 21))
     short = submit(batcher, other, 50)
-    again = submit(batcher, function, 60, 61)
+    other_rows = submit(batcher, function, 60, 61)
     function.gate.set()
-    assert wait_for(short) == [100] and wait_for(again) == [120, 122]
+    assert wait_for(short) == [100] and wait_for(other_rows) == [120, 122]
     assert wait_for(long) == [2 * row for row in range(1, 21)] and wait_for(first) == [0]
     assert function.batches[:4] == [[0], [1, 2], [60, 61], [3, 4]]
     assert batcher.waiting == batcher.waiting_cost == 0

@@ -61,10 +61,12 @@ def request(signature="", version=None, outputs=(), **inputs):
     spec = model_pb2.ModelSpec(name="toy", signature_name=signature)
     if version is not None:
         spec.version.value = version
-    made = predict_pb2.PredictRequest(model_spec=spec, output_filter=outputs)
+    predict_request = predict_pb2.PredictRequest(model_spec=spec, output_filter=outputs)
     for name, value in inputs.items():
-        made.inputs[name].CopyFrom(value if isinstance(value, tensor_pb2.TensorProto) else tf.make_tensor_proto(value))
-    return made
+        predict_request.inputs[name].CopyFrom(
+            value if isinstance(value, tensor_pb2.TensorProto) else tf.make_tensor_proto(value)
+        )
+    return predict_request
 
 
 def arrays(response):
@@ -141,13 +143,13 @@ def protos(inputs):
 
 @pytest.mark.parametrize(("signature", "inputs"), CASES)
 def test_rest_agrees_on_results(prediction, rest, signature, inputs):
-    found = prediction.Predict(request(signature, **protos(inputs)))
+    rpc_response = prediction.Predict(request(signature, **protos(inputs)))
     answer = rest(":predict", {"signature_name": signature, "inputs": inputs})
     outputs = answer.json()["outputs"]
-    if len(found.outputs) == 1:
-        outputs = {next(iter(found.outputs)): outputs}
-    assert set(outputs) == set(found.outputs)
-    for name, proto in found.outputs.items():
+    if len(rpc_response.outputs) == 1:
+        outputs = {next(iter(rpc_response.outputs)): outputs}
+    assert set(outputs) == set(rpc_response.outputs)
+    for name, proto in rpc_response.outputs.items():
         array = tf.make_ndarray(proto)
         if proto.dtype == types_pb2.DT_STRING:
             array = np.vectorize(bytes.decode, otypes=[object])(array)
@@ -199,15 +201,15 @@ def test_invalid_tensors(prediction, proto, words):
 def test_unknown_models_and_versions(prediction):
     other = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="other"))
     labelled = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="toy", version_label="stable"))
-    for made, code, words in [
+    for predict_request, code, words in [
         (other, "NOT_FOUND", "Latest(other)"),
         (labelled, "INVALID_ARGUMENT", "label: stable"),
         (request(version=7, text=["a"]), "NOT_FOUND", "Specific(toy, 7)"),
         (predict_pb2.PredictRequest(), "INVALID_ARGUMENT", "Missing ModelSpec"),
         (predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec()), "INVALID_ARGUMENT", "no name"),
     ]:
-        found, details = error_of(prediction.Predict, made)
-        assert found == code and words in details
+        actual_code, details = error_of(prediction.Predict, predict_request)
+        assert actual_code == code and words in details
 
 
 def test_message_larger_than_the_limit(prediction):
@@ -312,7 +314,7 @@ def test_cancelled_and_expired_calls_do_not_run(server, prediction, rest, tmp_pa
 
 
 def test_large_calls_that_are_cancelled_during_parsing_do_not_run(server, prediction, monkeypatch):
-    begun, submitted, read, submit = [], [], threading.Event(), server.core.submit
+    started, submitted, read, submit = [], [], threading.Event(), server.core.submit
 
     def cancelled():
         text = metrics(server)
@@ -320,7 +322,7 @@ def test_large_calls_that_are_cancelled_during_parsing_do_not_run(server, predic
         return sum(float(line.split()[-1]) for line in lines if "CANCELLED" in line and '"grpc"' in line)
 
     def submit_late(*arguments):
-        begun.append(arguments)
+        started.append(arguments)
         assert read.wait(300)
         submitted.append(submit(*arguments))
         return submitted[-1]
@@ -329,7 +331,7 @@ def test_large_calls_that_are_cancelled_during_parsing_do_not_run(server, predic
     monkeypatch.setattr(server.core, "submit", submit_late)
     before = cancelled()
     calls = [prediction.Predict.future(request("endless", text=["a"]), timeout=300) for _ in range(2)]
-    wait_until(lambda: len(begun) == 2)
+    wait_until(lambda: len(started) == 2)
     for call in calls:
         call.cancel()
     wait_until(lambda: cancelled() == before + 2)

@@ -47,9 +47,9 @@ def check_rules(page):
 
 def test_accessibility_rules(in_scheme):
     page = in_scheme
-    found, held = check_rules(page)
-    assert found == []
-    assert {"color-contrast", "label", "button-name", "html-has-lang", "landmark-one-main"} <= set(held)
+    violations, passed = check_rules(page)
+    assert violations == []
+    assert {"color-contrast", "label", "button-name", "html-has-lang", "landmark-one-main"} <= set(passed)
     # A text for which the page shows all its parts.
     page.paste("one two six\nbad\na b c")
     page.wait(lambda: len(page.browser.find_elements(By.CSS_SELECTOR, "#words-list button")) == 3)
@@ -61,9 +61,9 @@ def test_accessibility_rules(in_scheme):
     page.pieces("target")[0].click()
     page.browser.find_element(By.CSS_SELECTOR, "summary").click()
     page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false")
-    found, held = check_rules(page)
-    assert found == []
-    assert "select-name" in held
+    violations, passed = check_rules(page)
+    assert violations == []
+    assert "select-name" in passed
     # A server that does not respond.
     page.intercept('return body ? new Response(\'{"error": "full"}\', {status: 503}) : null')
     page.paste("another")

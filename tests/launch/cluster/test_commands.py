@@ -29,10 +29,10 @@ END = re.compile(r"""'[^']*'|"[^"]*"|(?P<end>[|<>&;#)]|\s-->|\s{3,})""")
 
 
 def documents() -> list[pathlib.Path]:
-    found = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in folder.glob("*.md")]
+    paths = [path for folder in (ROOT, ROOT / ".github", ROOT / "docs") for path in folder.glob("*.md")]
     for folder in ("launch", "benchmarks"):
-        found += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".sh", ".yaml")]
-    return sorted(found)
+        paths += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".md", ".py", ".sh", ".yaml")]
+    return sorted(paths)
 
 
 def read_text(path: pathlib.Path) -> str:
@@ -55,7 +55,7 @@ def program_of(recipe: str) -> str:
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
     """Programs and their arguments, from all commands with arguments in a text."""
-    found = []
+    result = []
     for match in COMMAND.finditer(text):
         program = match["program"] or installed_programs().get(match["installed"] or "", "")
         program = program_of(match["recipe"]) if match["recipe"] else program
@@ -63,8 +63,8 @@ def commands(text: str) -> list[tuple[str, list[str]]]:
         line = line[: next((end.start() for end in END.finditer(line) if end["end"]), None)]
         words = shlex.split(line) if program in PROGRAMS and "--" in line else []
         if words and words[0].startswith("--") and "--help" not in words:
-            found.append((program, [word for word in words if word != "..."]))
-    return found
+            result.append((program, [word for word in words if word != "..."]))
+    return result
 
 
 def find_errors(lines: list[tuple[str, list[str]]]) -> list[str | None]:

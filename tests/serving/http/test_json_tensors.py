@@ -48,14 +48,14 @@ def signature(*names):
 @settings(max_examples=300, deadline=None)
 @given(st.sets(st.sampled_from(sorted(SPECS)), min_size=1), st.sampled_from(["instances", "inputs"]), VALUES)
 def test_any_json_gives_valid_arrays_or_an_error(names, form, value):
-    wanted = signature(*names)
+    tested_signature = signature(*names)
     try:
-        arrays = read_inputs(parse_body(json.dumps({form: value}).encode()), wanted)
-        wanted.check(arrays, Limits())
+        arrays = read_inputs(parse_body(json.dumps({form: value}).encode()), tested_signature)
+        tested_signature.check(arrays, Limits())
     except ServingError as error:
         assert error.code is Code.INVALID_ARGUMENT and error.message
         return
-    for name, spec in wanted.inputs.items():
+    for name, spec in tested_signature.inputs.items():
         assert tf.constant(arrays[name], spec.dtype).shape.is_compatible_with(spec.shape)
 
 

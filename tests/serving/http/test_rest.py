@@ -298,8 +298,8 @@ def test_requests_are_counted(client):
 def test_requests_rejected_before_parsing_are_counted(client):
     def count(outcome):
         name = "t2t_serving_requests_total"
-        found = metric(client, name)
-        return found.get(f'{name}{{interface="rest",outcome="{outcome}",signature="unknown"}}', 0)
+        counts = metric(client, name)
+        return counts.get(f'{name}{{interface="rest",outcome="{outcome}",signature="unknown"}}', 0)
 
     before = {outcome: count(outcome) for outcome in ("RESOURCE_EXHAUSTED", "UNIMPLEMENTED")}
     assert client.post(f"{MODEL}:predict", content=b" " * 30_000).status_code == 413

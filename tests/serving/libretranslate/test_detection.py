@@ -40,8 +40,8 @@ def test_detected_languages(detector, text, language):
 def test_empty_texts_and_unknown_languages(detector):
     assert detector.rank("", ["fr", "de"])[0][1] == 0
     assert detector.rank("Hello.", ["tlh"]) == [("tlh", 0.0)]
-    (only,) = detector.rank("Wo ist der Bahnhof?", ["en"])
-    assert only[0] == "en" and only[1] < 50
+    (single,) = detector.rank("Wo ist der Bahnhof?", ["en"])
+    assert single[0] == "en" and single[1] < 50
 
 
 def test_ranking_contains_only_requested_languages_with_some_confidence(monkeypatch):
