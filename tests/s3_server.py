@@ -18,7 +18,7 @@ def s3_server() -> Iterator[None]:
     Tests are skipped if moto or s3fs is missing.
     """
     for package in ("moto.server", "s3fs"):
-        pytest.importorskip(package, reason="moto and s3fs come with the extra ci")
+        pytest.importorskip(package, reason="needs moto and s3fs, from the extra ci")
     import boto3
     from moto.server import ThreadedMotoServer
 

@@ -47,7 +47,7 @@ def test_language_model_learns(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.slow
 def test_captioner_learns(tmp_path: pathlib.Path) -> None:
-    pytest.importorskip("sklearn", reason="the pictures are scikit-learn's")
+    pytest.importorskip("sklearn", reason="needs the pictures of scikit-learn")
     smaller = {
         "scenes(8000, 0, 1400)": "scenes(1500, 0, 20)",
         "scenes(1000, 1400, 1797)": "scenes(40, 0, 20)",

@@ -107,7 +107,7 @@ def test_source_distribution_contains_the_files_of_its_tests(tmp_path: Path) -> 
 
 
 @pytest.mark.integration
-@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="what only ci installs is not installed")
+@pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs the packages that only CI installs")
 def test_tests_can_be_collected_without_the_packages_of_ci():
     """After `make venv`, collecting the tests must not fail without the packages that only CI installs."""
     extras = project()["optional-dependencies"]

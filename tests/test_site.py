@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
         not all(find_spec(name) for name in ("sphinx", "myst_nb", "furo", "sphinx_copybutton")),
-        reason="the site is made by Sphinx, its extensions and furo: pip install '.[docs]'",
+        reason="needs Sphinx, its extensions and furo: pip install '.[docs]'",
     ),
 ]
 

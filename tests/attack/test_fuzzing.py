@@ -65,6 +65,6 @@ def test_fuzzed_requests_get_a_response(server, report_line, pytestconfig):
         for sent in pool.map(send, range(bodies)):
             assert sent is None
     report_line(f"{bodies:,} fuzzed bodies: {', '.join(f'{n:,} {status}' for status, n in statuses.most_common())}")
-    assert not problems, f"{len(problems)} answers, by seeds: {dict(sorted(problems.items())[:20])}"
+    assert not problems, f"{len(problems)} problems by seed: {dict(sorted(problems.items())[:20])}"
     assert statuses[200] > bodies // 50 and statuses["OK"] > bodies // 40
     assert not re.search(r"\b(ERROR|CRITICAL|Traceback)\b", server.log), server.log

@@ -105,7 +105,7 @@ def test_beam_searches_agree(changes):
 @needs_ctranslate2
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    "beam, factor, offset", [(4, 0.0, 3), (1, 0.5, 2), (4, 0.5, 2)], ids=["one_for_all", "greedy", "each_its_own"]
+    "beam, factor, offset", [(4, 0.0, 3), (1, 0.5, 2), (4, 0.5, 2)], ids=["one_limit", "greedy", "limit_per_sentence"]
 )
 def test_limits_apply_to_each_sentence(beam, factor, offset):
     actual, expected = translate_with_both(LINES, 1, beam_size=beam, max_length_factor=factor, max_length_offset=offset)

@@ -122,7 +122,7 @@ def results(folder, stopped):
     (export / "saved_model.pb").write_bytes(b"a graph")
     (export / "assets.extra" / "config.json").write_text("{}", encoding="utf-8")
     cases = {
-        "goes on": [flagfile, f"--model_dir={folder / 'stopped'}"],
+        "resumed": [flagfile, f"--model_dir={folder / 'stopped'}"],
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
         # The run stores its data folder and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
@@ -153,7 +153,7 @@ def results(folder, stopped):
         # Settings and data of the run that supplies the weights.
         "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
         "begins again": [f"--model_dir={folder / 'begun'}", one_step],
-        "begins anew": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", untrained],
+        "starts again": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", untrained],
         "begins elsewhere": [*new_from("uninterrupted"), f"--data_dir={folder / 'other_data'}", untrained],
         "begins from paper": [*new_from("paper"), f"--data_dir={folder / 'other_data'}", untrained],
         "nowhere": [new, f"--init_from={folder / 'nowhere'}"],
@@ -188,13 +188,13 @@ def test_signals_save_a_checkpoint_and_set_the_exit_status(stopped):
 def test_interrupted_training_equals_uninterrupted_training(folder, stopped, results):
     steps = [ends[1][-1] for ends in stopped]
     assert 15 <= steps[0] < 50 <= steps[1] < steps[2] < STEPS
-    for name in ("goes on", "uninterrupted"):
+    for name in ("resumed", "uninterrupted"):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
         assert re.search(r"^trains [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
         pattern = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
         resumed = re.search(pattern, stderr, re.MULTILINE)
-        assert bool(resumed) is (name == "goes on"), stderr
+        assert bool(resumed) is (name == "resumed"), stderr
     tiny_training.assert_same_end(folder / "stopped", folder / "uninterrupted", STEPS)
     lines = tiny_training.records(folder / "stopped", "train")
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
@@ -266,7 +266,7 @@ def test_runs_resume_with_moved_data(folder, results):
 
 
 def test_runs_without_checkpoints_may_start_again(folder, results):
-    assert results["begins anew"][0] == 0, results["begins anew"][2]
+    assert results["starts again"][0] == 0, results["starts again"][2]
     assert Run(folder / "left").config.train.warmup_steps == Run(folder / "uninterrupted").config.train.warmup_steps
 
 

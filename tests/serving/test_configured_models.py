@@ -150,7 +150,7 @@ def test_reload_config(folder):
         versions = calls.server.core.models.get("mine")
         others = f'name: "other" base_path: "{folder}/both"'
         calls.reload(config(f'name: "mine" base_path: "{folder}//one/"', others))
-        assert calls.server.core.models.get("mine") is versions, "the folder is the same however it is spelled"
+        assert calls.server.core.models.get("mine") is versions, "paths are normalized"
         for text, words in [
             (config('name: "mine" base_path: "/nowhere"'), "ReloadConfigRequest: model 'mine': base_path /nowhere: no"),
             ("custom_model_config {}", "custom_model_config is not served"),

@@ -228,7 +228,7 @@ def test_gzipped_bodies(client):
         (gzip.compress(b"{}", mtime=0) + gzip.compress(b"{}", mtime=0), "gzip", 400, "22 bytes follow"),
         (b"{}", "br", 400, "'br'"),
     ],
-    ids=["inflates_to_too_much", "not_compressed", "cut_off", "two_members", "unknown_encoding"],
+    ids=["too_large", "not_compressed", "truncated", "two_members", "unknown_encoding"],
 )
 def test_invalid_compressed_bodies(client, body, encoding, status, words):
     response = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": encoding})
