@@ -7,7 +7,7 @@ import pytest
 from . import sizes
 from .pages import COMMANDS
 
-TABLES = {name: getattr(sizes, name) for name in ("APPENDED", "CHANGED", "NOT_RUN", "PACKAGES")}
+TABLES = {name: getattr(sizes, name) for name in ("APPENDED_FLAGS", "REPLACED", "NOT_RUN", "PACKAGES")}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -205,9 +205,7 @@ def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: in
         half = []
     death = Death(place, means, training.step, newest(model_dir), half, status)
     assert status != 0, f"{death}: it exited before the signal\n{text}"
-    assert death.partial_checkpoints or (place, means) != ("write", "SIGKILL"), (
-        f"{death}: it was killed outside a write"
-    )
+    assert death.partial_checkpoints or (place, means) != ("write", "SIGKILL"), f"{death}: killed outside a write"
     assert death.saved >= before, f"{death}: checkpoint {before} is lost\n{text}"
     if stopped := re.search(r"^step ([\d,]+): stopped by \w+; run the same command to resume$", text, re.M):
         assert status == 128 + MEANS[means][0], death

@@ -159,9 +159,7 @@ def test_cached_translations_are_sent_in_one_event(export_dir):
         other = predict(client, {"inputs": {"text": ["other"]}}).json()
         with open_stream(client, {"instances": ["endless"]}) as events:
             next(events)
-            assert read_events(client, {"inputs": {"text": ["other"]}}) == [("end", other)], (
-                "cached translations need no free stream"
-            )
+            assert read_events(client, {"inputs": {"text": ["other"]}}) == [("end", other)], "cached"
             assert read_events(client, {"instances": ["hello"]}) == [("end", response)]
         assert hits_and_misses(client) == [3, 4]
 
