@@ -209,7 +209,7 @@ def error_of(model=None, config=COMMON_SETTINGS, excluded=(), **arguments) -> st
 
 
 @pytest.mark.parametrize(
-    "changes, what",
+    "changes, setting",
     [
         ({"coverage_penalty": 0.2}, "decode.coverage_penalty=0.2"),
         ({"num_groups": 2, "diversity_strength": 0.5}, "decode.num_groups=2"),
