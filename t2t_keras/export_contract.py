@@ -22,6 +22,9 @@ FILE_LIST = f"{_EXTRA}/files.json"  # only in object storage
 # The score of a missing translation: the lowest float32, because JSON has no infinity.
 LOWEST = -3.4028234663852886e38
 
+# Most tokens, end symbols included, of a line in the signatures whose memory grows with the square of the length.
+MAX_LINE_TOKENS = 1024
+
 # The number of next tokens that `ALTERNATIVES` tries. Some may begin the same word, so there may be fewer words.
 NUM_ALTERNATIVES = 8
 

@@ -2,10 +2,7 @@
 
 import tensorflow as tf
 
-from t2t_keras.inference.forced import MAX_SCORED_LENGTH
-
-# Most tokens, end symbol included, of a line that is not split into parts: memory grows with the square of the length.
-MAX_LINE_TOKENS = MAX_SCORED_LENGTH
+from t2t_keras.export_contract import MAX_LINE_TOKENS
 
 # Most elements of an array of a request, padding included. A short request can need a large array, because lines are
 # padded to the longest. For example, the attention of 256 lines of 157 target and 207 source tokens each fits.

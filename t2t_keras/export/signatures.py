@@ -11,7 +11,6 @@ from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
 from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import (
-    MAX_LINE_TOKENS,
     assert_as_many_lines,
     assert_lengths_of_rows,
     assert_line_lengths,
@@ -24,6 +23,7 @@ from t2t_keras.export_contract import (
     ATTENTION,
     CONSTRAINED,
     LOWEST,
+    MAX_LINE_TOKENS,
     NBEST,
     SAMPLE,
     SCORE,

@@ -8,6 +8,7 @@ import pytest
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
+from t2t_keras.inference import served_protection
 from t2t_keras.inference.served_protection import ServedProtection
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
@@ -128,6 +129,16 @@ def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
         *(("align", size) for size in (8, 8, 4)),
         ("serving_default", 5),
     ]
+
+
+def test_a_sentence_that_is_too_long_to_be_aligned_is_translated_without_alignment(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_protection, "MAX_LINE_TOKENS", 40)
+    words = "man dog " * 20
+    texts = prepared(read(tmp_path), [f"A {words}😊 runs", "A man 😊 runs"])
+    calls = {name: inputs["text"].tolist() for name, inputs in texts.first}
+    assert calls == {"serving_default": [f"A {words}runs".encode()], "align": [b"A man runs"]}
+    answer, _ = answered(texts)
+    assert answer["translation"].tolist() == [f"A {words}😊 runs".encode(), "A man 😊 runs".encode()]
 
 
 def test_a_missing_translation_stays_missing(tmp_path):
