@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from t2t_keras.config import Config
-from t2t_keras.config.model_config import is_registered
 from t2t_keras.errors import InputError
 from t2t_keras.export_contract import ALIGN, LOWEST, MAX_LINE_TOKENS, NBEST, SERVING_DEFAULT, SIGNATURES
 from t2t_keras.inference.line_preparation import for_server, preparation
@@ -35,8 +34,7 @@ class ServedProtection:
     """Finds protected spans for one version of an export.
 
     Args:
-        version: the directory of the version. A SavedModel of other origin, or of a family that is not
-            registered, has no protected spans.
+        version: the directory of the version. A SavedModel of other origin has no protected spans.
         changes: decoding settings by name, which replace those of the export.
 
     Raises:
@@ -46,9 +44,9 @@ class ServedProtection:
     def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._config: Config | None = None
         run = Run(version)
-        if not (run.exists and run.vocab_path.exists() and is_registered(run.family)):
+        if not (run.exists and run.vocab_path.exists()):
             return
-        self._config = for_server(run.config, changes)
+        self._config = for_server(run.config_without_model, changes)
         self._tokenizer = Tokenizer.load(run.vocab_path)
         self._prepare = functools.lru_cache(maxsize=64)(self._make)
         self._prepare((), self._config.decode.case)

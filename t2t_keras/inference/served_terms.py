@@ -42,7 +42,7 @@ class ServedTerms:
 
     def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         run = Run(version)
-        config, self.tokenizer = for_server(run.config, changes), Tokenizer.load(run.vocab_path)
+        config, self.tokenizer = for_server(run.config_without_model, changes), Tokenizer.load(run.vocab_path)
         self.task = task(config.data.task)
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)

@@ -10,6 +10,7 @@ from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.inference import served_protection
 from t2t_keras.inference.served_protection import ServedProtection
+from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
 from tests.inference.test_protected_lines import KNOWN, tokenizer
@@ -77,6 +78,15 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
     unknown = [tuple(span.decode() for span in row if span) for row in answer["unknown_characters"]]
     assert unknown == [each.unknown for each in expected]
     assert answer["score"].tolist() == [-1, -3, -1, -1, 0, -1]
+
+
+def test_the_family_of_the_model_need_not_be_known(tmp_path):
+    read(tmp_path)
+    path = tmp_path / "assets.extra" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": {"family": "unheard_of", "width": 3}}))
+    answer, _ = answered(prepared(ServedProtection(tmp_path), ["A man 😊 runs."]))
+    assert answer["translation"].tolist() == ["A man 😊 runs.".encode()]
+    assert ServedTerms(tmp_path).encoder.encode_lines(["A man"])
 
 
 def test_plain_texts_need_no_protection(tmp_path):
