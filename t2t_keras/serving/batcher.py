@@ -31,15 +31,23 @@ _MOST_COMPARED = 256
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
-    """Parts with the same key that a stream runs together, and the means to stop the run."""
+    """Parts with the same key that a stream runs together, and the means to stop the run.
+
+    Attributes:
+        key: signature and cost class of the parts.
+        parts: the parts that run now.
+        retries: the parts of a failed batch, which the stream reruns one by one.
+        cancellation: stops the run.
+    """
 
     key: Key
     parts: list[Part]
+    retries: list[Part] = dataclasses.field(default_factory=list)
     cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
 
     @property
     def is_done(self) -> bool:
-        """Whether all of its requests are already done or cancelled."""
+        """Whether the requests of all running parts are already done or cancelled."""
         return all(part.request.future.done() for part in self.parts)
 
 
@@ -161,7 +169,8 @@ class Batcher:
             self._closed = True
             self._changed.notify_all()
             parts = [part for queue in self._queues.values() for part in queue]
-            parts += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
+            running = [part for batch in self._running for part in (*batch.parts, *batch.retries)]
+            parts += [part for part in running if not part.request.future.done()]
             self._abandoned |= bool(parts)
         for part in parts:
             fail(part, _stop_error())
@@ -336,7 +345,8 @@ class Batcher:
             if len(batch.parts) == 1:
                 fail(batch.parts[0], serving_error(error))
                 return
-            for part in batch.parts:
+            batch.retries = batch.parts
+            for part in batch.retries:
                 self._run_alone(batch, part)
         else:
             with self._changed:
