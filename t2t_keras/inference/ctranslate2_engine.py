@@ -39,7 +39,7 @@ _NO_EXPONENT = 1e-6
 _LEAST_SCORE = -1e8  # CTranslate2 fills empty slots with hypotheses of score -1e10
 
 
-def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
+def unsupported(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
     """Describes what CTranslate2 does not support of the arguments of `Searcher`; returns "" if it supports all."""
     sizes = getattr(model, "config", None)
     if type(sizes) is not TransformerConfig:  # a derived class belongs to a different family
@@ -103,7 +103,7 @@ class CTranslate2Engine:
         Raises:
             InputError: the package is missing, or CTranslate2 does not support a setting; names it.
         """
-        if reason := refusal(model, config, excluded, form):
+        if reason := unsupported(model, config, excluded, form):
             raise InputError(f"the engine ctranslate2 does not support {reason}; use --engine=tensorflow")
         package, device = package_and_device(self._compute_type)
         sizes = model.config

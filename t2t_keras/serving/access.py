@@ -36,7 +36,7 @@ class ApiKeys:
         path: file with one key per line; blank lines are ignored.
 
     Raises:
-        InputError: the file cannot be read, holds no key, or has a line that is not a valid key.
+        InputError: the file cannot be read, contains no key, or has a line that is not a valid key.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,13 +52,13 @@ class ApiKeys:
         if not self._digests:
             raise InputError(f"{path}: no key")
 
-    def allow(self, authorization: str) -> bool:
-        """Returns whether an `Authorization` header "Bearer KEY" holds one of the keys, in constant time."""
+    def accepts_header(self, authorization: str) -> bool:
+        """Returns whether an `Authorization` header is "Bearer KEY" with an accepted key, in constant time."""
         scheme, _, key = authorization.partition(" ")
-        return self.holds(key.strip()) and scheme.lower() == "bearer"
+        return self.accepts(key.strip()) and scheme.lower() == "bearer"
 
-    def holds(self, key: str) -> bool:
-        """Returns whether a key is one of the keys, in constant time."""
+    def accepts(self, key: str) -> bool:
+        """Returns whether a key is accepted, in constant time."""
         digest = _digest(key.encode("utf-8", "surrogatepass"))
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
         return any(matches)
@@ -83,7 +83,7 @@ class KeyCheck:
         path = scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
         is_open = scope["method"] in ("GET", "HEAD") and _OPEN_PATH.fullmatch(path)
         is_checked_later = scope["method"] == "POST" and path in _PATHS_WITH_KEY_IN_BODY
-        if is_open or is_checked_later or self._keys.allow(Headers(scope=scope).get("authorization", "")):
+        if is_open or is_checked_later or self._keys.accepts_header(Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
         else:
             self._refusals.add("rest", Reason.KEY, address(scope.get("client")))
@@ -102,7 +102,7 @@ class KeyInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         metadata: Iterable[tuple[str, Any]] = handler_call_details.invocation_metadata or ()
         authorization = next((value for name, value in metadata if name == "authorization"), "")
-        if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.allow(authorization):
+        if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.accepts_header(authorization):
             return await continuation(handler_call_details)
         return grpc.unary_unary_rpc_method_handler(self._refuse)
 

@@ -22,7 +22,7 @@ _ENTRY_BYTES = 300
 _ARRAY_BYTES = 150
 
 # Operations that TensorFlow marks as stateful, although their outputs depend only on their inputs and the weights.
-_READING = frozenset(
+_REPEATABLE_OPERATIONS = frozenset(
     ["Assert", "Case", "If", "StatefulPartitionedCall", "While"]
     + ["HashTableV2", "LookupTableFindV2", "ReadVariableOp", "ResourceGather", "VarHandleOp"]
     + ["SentencepieceOp", "SentencepieceDetokenizeOp", "SentencepieceTokenizeOp"]
@@ -68,7 +68,7 @@ class AnswerCache:
         Returns:
             Future of all outputs. Cancelling it cancels the call that was queued for it.
         """
-        if not inputs or not self._may_keep([signature]):
+        if not inputs or not self._may_cache([signature]):
             return run(inputs, rows)
         by_row = signature.mergeable
         keys = _keys(signature, inputs, rows if by_row else 1, by_row)
@@ -91,19 +91,19 @@ class AnswerCache:
         Returns None if there are none, or if a signature may not be cached. The lookup counts as one row for `on_rows`,
         except in the latter case.
         """
-        if not self._may_keep(signatures):
+        if not self._may_cache(signatures):
             return None
         entries = self._find([_keys(signature, inputs, 1, True)[0] for signature in signatures])
         outputs = next((outputs for outputs in entries if outputs is not None), None)
         self._on_rows(int(outputs is not None), int(outputs is None))
         return outputs
 
-    def keep(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
+    def store(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
         """Caches the outputs of a one-row call that was not made by `submit`, if the signature may be cached."""
-        if self._may_keep([signature]):
-            self._keep(_keys(signature, inputs, 1, True), outputs, True)
+        if self._may_cache([signature]):
+            self._store(_keys(signature, inputs, 1, True), outputs, True)
 
-    def _may_keep(self, signatures: Sequence[Signature]) -> bool:
+    def _may_cache(self, signatures: Sequence[Signature]) -> bool:
         return bool(self._limit) and all(signature.repeatable for signature in signatures)
 
     def forget(self, signatures: Iterable[Signature]) -> None:
@@ -142,7 +142,7 @@ class AnswerCache:
         def complete(done: Future[Arrays]) -> None:
             try:
                 answer = done.result()
-                self._keep(missing, answer, by_row)
+                self._store(missing, answer, by_row)
                 if len(missing) < len(keys):
                     check_rows(answer, len(missing))
                     rows = (rows_of(answer, row, row + 1) for row in range(len(missing)))
@@ -164,7 +164,7 @@ class AnswerCache:
         remainder.add_done_callback(complete)
         return future
 
-    def _keep(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
+    def _store(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
         """Caches the outputs of a call, except outputs without one row per key and entries larger than the limit."""
         if not by_row:
             self._add(keys[0], outputs)
@@ -212,10 +212,10 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
     """
     functions = {function.signature.name: function.node_def for function in graph.graph_def.library.function}
     operations = {node.op for node_defs in (graph.graph_def.node, *functions.values()) for node in node_defs}
-    stateless = _READING | _without_state(operations - functions.keys())
+    stateless = _REPEATABLE_OPERATIONS | _without_state(operations - functions.keys())
     nodes = {node.name: node for node in graph.graph_def.node}
 
-    def look(node_defs: Iterable[Any]) -> tuple[bool, set[str]]:
+    def scan(node_defs: Iterable[Any]) -> tuple[bool, set[str]]:
         """Returns whether all nodes are known to be stateless, and the names of the functions that they call."""
         is_stateless, calls = True, set()
         for node in node_defs:
@@ -226,15 +226,15 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
             calls |= names & functions.keys()
         return is_stateless, calls
 
-    look_into = functools.cache(lambda name: look(functions[name]))
+    scan_function = functools.cache(lambda name: scan(functions[name]))
 
-    def depends_on_inputs_alone(outputs: Collection[str]) -> bool:
-        is_stateless, queue = look(_dependencies(nodes, outputs))
+    def depends_only_on_inputs(outputs: Collection[str]) -> bool:
+        is_stateless, queue = scan(_dependencies(nodes, outputs))
         visited: set[str] = set()
         while is_stateless and queue - visited:
             name = (queue - visited).pop()
             visited.add(name)
-            is_stateless, calls = look_into(name)
+            is_stateless, calls = scan_function(name)
             queue |= calls
         return is_stateless
 
@@ -242,7 +242,7 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
         name
         for name, signature in graph.signature_def.items()
         if "seed" not in signature.inputs
-        and depends_on_inputs_alone([tensor.name for tensor in signature.outputs.values()])
+        and depends_only_on_inputs([tensor.name for tensor in signature.outputs.values()])
     }
 
 

@@ -16,7 +16,7 @@ from t2t_keras.serving.refusals import Reason, Refusals, address
 
 _LOG = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 # Time limit for the head of a request. It starts with the connection, or with the first byte of each later request.
 # Bodies have a separate limit.
 _HEAD_SECONDS = 10.0
@@ -56,7 +56,7 @@ class BoundedProtocol(H11Protocol):
         self._waits_since = self._reads_since = self.loop.time()
         self._has_begun = True  # the first request must arrive in time; only later ones may take the keep-alive time
         self._num_sent_before = 0
-        self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
+        self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_client)
         if refusal := self._refusal():
             # Refused before it sends a request, because a client that sends nothing would occupy the connection.
             self._answer(503, refusal)
@@ -78,7 +78,7 @@ class BoundedProtocol(H11Protocol):
             self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._next_look.cancel()
+        self._next_check.cancel()
         self._disconnection.set_result(None)
         super().connection_lost(exc)
 
@@ -89,7 +89,7 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._answer(400, self.conn.complaint or msg)
+        self._answer(400, self.conn.refusal or msg)
 
     def _refusal(self) -> str:
         """Returns why the connection exceeds a limit, or "" if it does not."""
@@ -126,15 +126,15 @@ class BoundedProtocol(H11Protocol):
         self.transport.write(head.encode() + b"\r\n" + content)
         self.transport.close()
 
-    def _look(self) -> None:
+    def _check_client(self) -> None:
         """Closes the connection if its client is too slow, else checks again later."""
         now = self.loop.time()
         num_unsent = self.transport.get_write_buffer_size()
-        waits = self._has_begun and (self.cycle is None or self.cycle.response_complete)
-        if self._is_stuck(now, num_unsent) or waits and not num_unsent and now - self._waits_since > _HEAD_SECONDS:
+        is_waiting = self._has_begun and (self.cycle is None or self.cycle.response_complete)
+        if self._is_stuck(now, num_unsent) or is_waiting and not num_unsent and now - self._waits_since > _HEAD_SECONDS:
             self.transport.abort()
         else:
-            self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
+            self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_client)
 
     def _is_stuck(self, now: float, num_unsent: int) -> bool:
         """Returns whether the client has read too little since the write buffer was last empty."""
@@ -149,18 +149,18 @@ class _Parser(h11.Connection):
 
     Attributes:
         num_chunks: number of chunks parsed since the last reset.
-        complaint: why a request is refused, or "".
+        refusal: why a request is refused, or "".
     """
 
     num_chunks = 0
-    complaint = ""
+    refusal = ""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
         self.num_chunks += isinstance(event, h11.Data)
         if self.num_chunks > _MOST_CHUNKS:
-            self.complaint = "the body comes in chunks that are too small"
-            raise h11.RemoteProtocolError(self.complaint)
+            self.refusal = "the body comes in chunks that are too small"
+            raise h11.RemoteProtocolError(self.refusal)
         return event
 
 

@@ -189,7 +189,7 @@ class Core:
                 lambda: self._batcher.submit(signature, inputs, costs, None),
                 self.outputs,
                 seconds,
-                lambda outputs: self._answers.keep(advance, inputs, outputs),
+                lambda outputs: self._answers.store(advance, inputs, outputs),
                 ends.pop_all().close,
             )
 

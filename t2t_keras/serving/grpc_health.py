@@ -23,7 +23,7 @@ _SERVICE = "grpc.health.v1.Health"
 _SERVICES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", _SERVICE)
 
 # Interval between checks for changes that watching clients are told of.
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 
 
 class Health(enum.IntEnum):
@@ -86,7 +86,7 @@ class _HealthService:
                 last = health
                 yield _response(health)
             try:
-                async with asyncio.timeout(_LOOK_SECONDS):
+                async with asyncio.timeout(_CHECK_SECONDS):
                     await self._stopping.wait()
             except TimeoutError:
                 continue

@@ -145,10 +145,10 @@ class _Services:
             outputs = await prediction.queued.result()
             size = memory_of(outputs)
             if size > LARGE_BYTES:
-                self._bound(context, size)
+                self._track_response(context, size)
             return await off_loop.run(size, _response, prediction.spec, outputs, prediction.output_names)
 
-    def _bound(self, context: _Context, size: int) -> None:
+    def _track_response(self, context: _Context, size: int) -> None:
         """Counts a large response until it is sent; the time limit is that of REST (`seconds_to_send`)."""
         context.add_done_callback(_callback(self._core.unsent.add(size)))
         task = asyncio.current_task()

@@ -64,7 +64,7 @@ class Model:
 
     def __init__(self, path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> None:
         self.path, self.version = path, version
-        self._look = _look(path)
+        self._fingerprint = _fingerprint(path)
         graph = _meta_graph(path)
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
@@ -88,7 +88,7 @@ class Model:
     @property
     def is_as_loaded(self) -> bool:
         """Whether the directory still holds the loaded graph, judged by the size and modification time of its file."""
-        return self._look == _look(self.path)
+        return self._fingerprint == _fingerprint(self.path)
 
     def signature(self, name: str) -> Signature:
         """Returns a signature by name; "" means the default signature.
@@ -188,7 +188,7 @@ class Loader:
 DEFAULT_LOADER = Loader()
 
 
-def _look(path: pathlib.Path) -> tuple[int, int] | None:
+def _fingerprint(path: pathlib.Path) -> tuple[int, int] | None:
     """Returns the size and modification time of the graph's file, or None if the file cannot be accessed."""
     with contextlib.suppress(OSError):
         stat = (path / GRAPH_FILE).stat()

@@ -21,14 +21,14 @@ from t2t_keras.serving.served_models import DEFAULT_LOADER, Model
 _LOG = logging.getLogger(__name__)
 
 # Names, sizes and modification times of the files in a directory, to detect changes.
-_Look = tuple[tuple[str, int, int], ...]
+_Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Failure:
     """A version that could not be loaded: its files, the number of attempts, and the time of the last one."""
 
-    look: _Look
+    fingerprint: _Fingerprint
     tries: int
     at: float
 
@@ -93,16 +93,16 @@ class Versions:
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
         self._failures: dict[int, _Failure] = {}
-        self._complaint = ""
+        self._last_warning = ""
         self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # models whose changed files were reported
-        self._changed = False  # whether versions came or went since `_set_aside`
+        self._changed = False  # whether versions came or went since `_freeze_objects`
         self._stopped = threading.Event()
         self.thread: threading.Thread | None = None
 
     def start(self, poll_seconds: float) -> None:
         """Polls now, and then every `poll_seconds` in a background thread."""
         self.poll()
-        self.thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
+        self.thread = threading.Thread(target=self._watch, args=(poll_seconds,), name="versions", daemon=True)
         self.thread.start()
 
     def stop(self) -> None:
@@ -195,24 +195,24 @@ class Versions:
                 self._poll()
                 if self._changed:
                     self._changed = False
-                    _set_aside()
+                    _freeze_objects()
 
     def _poll(self) -> None:
         try:
             directories = _find_versions(self.export_dir)
         except OSError as error:
-            self._complain(f"{self.export_dir}: {error.strerror}")
+            self._warn_once(f"{self.export_dir}: {error.strerror}")
             return
         policy, selection = self._policy, set[int]()
         missing = sorted((policy.specific or set()) - set(directories))
         if missing:
-            self._complain(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
+            self._warn_once(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
         else:
-            self._complain(
+            self._warn_once(
                 "" if directories else f"{self.export_dir}: no version, that is, no directory whose name is a number"
             )
         self._forget_missing(directories)
-        self._warn_of_replacement(directories)
+        self._warn_of_changes(directories)
         for version in policy.candidates(directories):
             if policy.most is not None and len(selection) >= policy.most:
                 break
@@ -223,7 +223,7 @@ class Versions:
                 selection |= {number for label, number in self._labels_before.items() if label in self._labels}
             self._retire(selection)
 
-    def _follow(self, poll_seconds: float) -> None:
+    def _watch(self, poll_seconds: float) -> None:
         while not self._stopped.wait(poll_seconds):
             try:
                 self.poll()
@@ -231,13 +231,13 @@ class Versions:
                 # No error may end the polling.
                 _LOG.exception("looking for versions of %s failed", self._name)
 
-    def _complain(self, message: str) -> None:
+    def _warn_once(self, message: str) -> None:
         """Logs a problem with the whole directory; a message that repeats is logged once."""
-        if message and message != self._complaint:
+        if message and message != self._last_warning:
             _LOG.warning("%s", message)
-        self._complaint = message
+        self._last_warning = message
 
-    def _warn_of_replacement(self, directories: dict[int, pathlib.Path]) -> None:
+    def _warn_of_changes(self, directories: dict[int, pathlib.Path]) -> None:
         """Warns once if the files of a served version were replaced; as in TensorFlow Serving, it is not reloaded."""
         for version in self._served.keys() & directories.keys():
             model = self._served[version]
@@ -260,9 +260,9 @@ class Versions:
 
     def _try(self, path: pathlib.Path, version: int) -> bool:
         """Loads a version and serves it, unless a retry is not due; returns whether the version is served."""
-        look, failure = _look(path), self._failures.get(version)
+        fingerprint, failure = _fingerprint(path), self._failures.get(version)
         tries = 1
-        if failure and failure.look == look:
+        if failure and failure.fingerprint == fingerprint:
             is_due = time.monotonic() >= failure.at + self._retry_seconds
             if failure.tries > self._max_retries or not is_due:
                 return False
@@ -277,7 +277,7 @@ class Versions:
             cause = serving_error(error)
             if cause.code is Code.FAILED_PRECONDITION:  # this server does not support the version, so do not retry
                 tries = self._max_retries + 1
-            self._failures[version] = _Failure(look, tries, time.monotonic())
+            self._failures[version] = _Failure(fingerprint, tries, time.monotonic())
             self._refuse(version, tries, cause)
             return False
         self._serve(model)
@@ -323,7 +323,7 @@ class Versions:
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
 
 
-def _set_aside() -> None:
+def _freeze_objects() -> None:
     """Frees the remains of unloaded versions and excludes all live objects from garbage collection (`gc.freeze`).
 
     Otherwise each collection would traverse the models' graphs, which takes about 0.3 s, several times a minute, and
@@ -347,10 +347,10 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and int(name) < 1 << 63
 
 
-def _look(path: pathlib.Path) -> _Look:
-    look = []
+def _fingerprint(path: pathlib.Path) -> _Fingerprint:
+    fingerprint = []
     for file in sorted(path.rglob("*")):
         with contextlib.suppress(OSError):  # deleted in the meantime
             stat = file.stat()
-            look.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
-    return tuple(look)
+            fingerprint.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
+    return tuple(fingerprint)

@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def nothing_set_aside(monkeypatch):
     """What a server sets aside is not set aside here: a process of tests holds much more, and it would take seconds."""
-    monkeypatch.setattr("t2t_keras.serving.versions._set_aside", lambda: None)
+    monkeypatch.setattr("t2t_keras.serving.versions._freeze_objects", lambda: None)
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class Watched(connections.BoundedProtocol):
 @pytest.fixture(scope="module", autouse=True)
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "_LOOK_SECONDS", 0.05)
+        patch.setattr(connections, "_CHECK_SECONDS", 0.05)
         patch.setattr(connections, "_HEAD_SECONDS", 1.0)
         patch.setattr(answers, "_SECONDS", 1.5)
         patch.setattr(answers, "_BYTES_A_SECOND", 4 << 20)  # some four megabytes are in the system's buffers

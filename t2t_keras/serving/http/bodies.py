@@ -64,7 +64,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
                 while has_more and size <= limit + _DISCARDED_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
-                        raise client_is_gone()
+                        raise disconnection_error()
                     part, has_more = message["body"], message["more_body"]
                     size += len(part)
                     if size <= limit:
@@ -77,6 +77,6 @@ async def _raw_body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def client_is_gone() -> ServingError:
+def disconnection_error() -> ServingError:
     """Returns the error for a request whose client has disconnected."""
     return ServingError(Code.CANCELLED, "the client is gone")

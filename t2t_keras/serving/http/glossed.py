@@ -58,11 +58,11 @@ class GlossaryField:
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:
     """Returns the entries of a glossary; raises a `ServingError` that names the first invalid entry."""
     if not isinstance(glossary, list):
-        raise invalid(f"'glossary' must be a list of [term, forms], got {json_tensors.shown(glossary)}")
+        raise invalid(f"'glossary' must be a list of [term, forms], got {json_tensors.quoted(glossary)}")
     if len(glossary) > most:
         raise invalid(f"{len(glossary)} terms in a glossary: the limit is max_sentences={most}")
     for number, entry in enumerate(glossary, start=1):
         if not isinstance(entry, list) or [type(each) for each in entry] != [str, str]:
-            text = json_tensors.shown(entry)
+            text = json_tensors.quoted(entry)
             raise invalid(f"glossary, entry {number}: expected a term and its forms, two strings, got {text}")
     return [(term, forms) for term, forms in glossary]

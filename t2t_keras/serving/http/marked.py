@@ -75,10 +75,10 @@ class MarkupField:
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
         """Parses the documents and queues the calls on their texts. The output is "translation", one per document."""
         if not isinstance(call.value, str):
-            raise invalid(f"'markup' must be a string, got {json_tensors.shown(call.value)}")
+            raise invalid(f"'markup' must be a string, got {json_tensors.quoted(call.value)}")
         attributes = call.refinement("markup_attributes", [])
         if not isinstance(attributes, list) or not all(isinstance(name, str) for name in attributes):
-            raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.shown(attributes)}")
+            raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.quoted(attributes)}")
         tag = _tag(call)
         raw = call.unchecked_inputs()["text"]
         if raw.ndim != 1 or not raw.size:
@@ -108,7 +108,7 @@ def _tag(call: FieldCall) -> str:
     tags = [f"<2{target}>" for _, target in call.model.about.get("directions", [])]
     if tag != "" and tag not in tags:
         valid = f"one of {', '.join(dict.fromkeys(tags))}" if tags else "empty for a model of one direction"
-        raise invalid(f"'tag' must be {valid}; got {json_tensors.shown(tag)}")
+        raise invalid(f"'tag' must be {valid}; got {json_tensors.quoted(tag)}")
     return tag
 
 

@@ -26,7 +26,7 @@ _MODEL_PATHS = {
 }
 
 
-def described(models: Sequence[str], fields: Sequence[RequestField] = ()) -> Description:
+def describe(models: Sequence[str], fields: Sequence[RequestField] = ()) -> Description:
     """Returns the OpenAPI document of a server, as JSON-compatible objects.
 
     Args:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from t2t_keras.serving.answers import LARGE_BYTES
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.http.bodies import client_is_gone
+from t2t_keras.serving.http.bodies import disconnection_error
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, serving_error
 
 _Outputs = TypeVar("_Outputs")
@@ -80,7 +80,7 @@ async def wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outpu
     except asyncio.CancelledError:
         # Otherwise the server is stopping, which must cancel the task.
         if disconnection.done() and not task.uncancel():
-            raise client_is_gone() from None
+            raise disconnection_error() from None
         raise
     finally:
         waits = False

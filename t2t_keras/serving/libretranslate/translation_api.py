@@ -125,9 +125,9 @@ class TranslationApi:
         kind = header(request.scope, b"content-type") or ""
         query = request.scope.get("query_string", b"").decode("latin-1")
         fields = await off_loop.run(len(body), read_fields, body, kind, query)
-        if self._keys and not self._keys.allow(header(request.scope, b"authorization") or ""):
+        if self._keys and not self._keys.accepts_header(header(request.scope, b"authorization") or ""):
             key = fields.get("api_key")
-            if not isinstance(key, str) or not self._keys.holds(key):
+            if not isinstance(key, str) or not self._keys.accepts(key):
                 self._core.refusals.add("rest", Reason.KEY, address(request.client))
                 if key:
                     raise ServingError(Code.PERMISSION_DENIED, "Invalid API key")
