@@ -35,7 +35,7 @@ def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig
     if not kind.has_sentences:
         for name, value in (("case", config.case != "exact"), ("protect", set(config.protect) - {NOTHING})):
             if value:
-                raise InputError(f"decode.{name}: only translations can be protected or restored, not {data.task}")
+                raise InputError(f"decode.{name}: not supported for the task {data.task}, only for translation")
     symbols = tokenizer.source.symbols
     known = tokenizer.characters.source.union(*symbols) if tokenizer.characters and kind.has_sentences else None
     finder = SpanFinder(config.protect, known, data.lowercases_sources)

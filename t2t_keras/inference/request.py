@@ -336,7 +336,7 @@ class RequestEncoder:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
         first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
         if restrictions and first_parts != 1:
-            reason = "is translated in parts, because it is too long" if encoded.parts else "is blank"
+            reason = "is too long and is translated in parts" if encoded.parts else "is blank"
             raise InputError(f"{restrictions[0]}: cannot be met, because the text {reason}")
         for name, value, off in (
             ("sampling", self._config.sampling, False),
@@ -396,7 +396,7 @@ class RequestEncoder:
             raise InputError(f"prefix: its {len(encoded.prefix)} tokens and an end symbol exceed the limit of {limit}")
         if total > limit:
             raise InputError(
-                f"constraints: with prefix and end symbol {total} tokens, which exceed the limit of {limit}"
+                f"constraints: with the prefix and an end symbol, they have {total} tokens, above the limit of {limit}"
             )
 
 

@@ -59,7 +59,7 @@ class RequiredTerms:
         excluded = {text: self._encoder.exclusion(ids) for text, ids in phrases.items()}
         if all(excluded.values()):
             form, phrase = next(iter(excluded.items()))
-            raise InputError(f"{term.place}: {form!r} has {phrase!r}, which is excluded")
+            raise InputError(f"{term.place}: {form!r} contains {phrase!r}, which is excluded")
         return {text: ids for text, ids in phrases.items() if not excluded[text]}
 
     def translations(

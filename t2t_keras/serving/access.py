@@ -26,7 +26,7 @@ _OPEN_PATH = re.compile(
 _PATHS_WITH_KEY_IN_BODY = ("/translate", "/detect")
 _OPEN_METHODS = ("/grpc.health.v1.Health/", "/tensorflow.serving.ModelService/GetModelStatus")
 
-_REFUSAL = "a key is needed: Authorization: Bearer KEY"
+_REFUSAL = "a key is required: send the header Authorization: Bearer KEY"
 
 
 class ApiKeys:

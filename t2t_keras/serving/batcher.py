@@ -203,8 +203,8 @@ class Batcher:
         limit = _MOST_BATCHES * self._max_batch_cost
         if rows > 1 and cost > limit:
             raise invalid(
-                f"{signature.name!r} is not run in parts, and {rows} sentences, padded to the longest, are {cost} "
-                f"bytes with their overhead: the limit is {limit}, four times max_batch_bytes; send fewer at a time"
+                f"a request for {signature.name!r} cannot be split into batches: its {rows} sentences, padded to the "
+                f"longest, have {cost} bytes with their overhead; the limit is {limit}, four times max_batch_bytes"
             )
 
     def _check_room(self, request: Request, seconds: float | None) -> None:
@@ -215,7 +215,7 @@ class Batcher:
         if self.waiting_cost + cost > self._max_queue_cost:
             raise Busy(
                 f"the queue is full: {self._waiting} sentences wait, {self.waiting_cost} bytes with their "
-                f"overhead, and {cost} more would be above max_queue_bytes={self._max_queue_cost}; try again later"
+                f"overhead, and {cost} more would exceed max_queue_bytes={self._max_queue_cost}; try again later"
             )
         # Work of a higher cost class lets this request pass.
         number = max(part.key[1] for part in request.parts)

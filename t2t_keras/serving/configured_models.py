@@ -195,7 +195,7 @@ class ConfiguredModels:
                 self._switch_directories()
             except Exception:
                 # No error may end this thread.
-                _LOG.exception("following the configuration of models failed")
+                _LOG.exception("watching the configuration of models failed")
 
 
 def _read_text(path: str) -> str:

@@ -72,7 +72,7 @@ class BoundedProtocol(H11Protocol):
             self.conn.num_chunks = 0
             super().data_received(data[start : start + _PARSED_AT_ONCE])
         if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
-            self._answer(400, "too many requests are sent before their answers are read")
+            self._answer(400, "too many pipelined requests: read the responses before you send more")
         elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if the client offers HTTP/2
             # A paused connection would not report that its client disconnects.
             self.flow.resume_reading()
@@ -159,7 +159,7 @@ class _Parser(h11.Connection):
         event = super().next_event()
         self.num_chunks += isinstance(event, h11.Data)
         if self.num_chunks > _MOST_CHUNKS:
-            self.refusal = "the body comes in chunks that are too small"
+            self.refusal = "the chunks of the body are too small"
             raise h11.RemoteProtocolError(self.refusal)
         return event
 

@@ -203,7 +203,7 @@ class _Services:
         def method(name: str) -> _Method:
             async def refuse(message: bytes, context: _Context) -> bytes:
                 with self._core.metrics.request("grpc", name):
-                    raise ServingError(Code.UNIMPLEMENTED, f"{name} is not served")
+                    raise ServingError(Code.UNIMPLEMENTED, f"{name} is not supported")
 
             return refuse
 
@@ -239,11 +239,15 @@ class _Services:
         rank = len(proto.tensor_shape.dim)
         # Checked before the sizes are multiplied: a product of ten thousand sizes blocked the server for seconds.
         if rank > MOST_DIMENSIONS:
-            raise invalid(f"input {name!r} has {rank} dimensions")
+            raise invalid(f"input {name!r} has {rank} dimensions: the limit is {MOST_DIMENSIONS}")
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
         # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.
-        if min(sizes, default=0) < 0 or math.prod(sizes) > self._core.options.limits.max_body_bytes:
-            raise invalid(f"input {name!r} has the shape {sizes}")
+        limit = self._core.options.limits.max_body_bytes
+        if min(sizes, default=0) < 0 or math.prod(sizes) > limit:
+            raise invalid(
+                f"input {name!r} has the shape {sizes}: a size is negative, or there are more elements than "
+                f"max_body_bytes={limit}"
+            )
         if signature.in_rows:
             check_num_rows(max(sizes[:1], default=0), self._core.options.limits)
         if proto.dtype != dtype.as_datatype_enum:

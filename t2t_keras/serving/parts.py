@@ -73,8 +73,8 @@ def check_rows(outputs: Arrays, rows: int) -> None:
         if array.shape[:1] != (rows,):
             raise ServingError(
                 Code.FAILED_PRECONDITION,
-                f"the output {name!r} has the shape {list(array.shape)} for {rows} rows: ask this model for no more "
-                "rows at once than fit into a batch",
+                f"the output {name!r} has the shape {list(array.shape)} for {rows} rows: send this model no more rows "
+                "than fit into one batch",
             )
 
 

@@ -54,7 +54,7 @@ class Refusals:
             if now - self._last_reports.get(kind, -_SILENT_SECONDS) < _SILENT_SECONDS:
                 return
             self._last_reports[kind], number = now, self._num_unreported.pop(kind)
-        _LOG.warning("refused over %s: %s (%d, the last one of %s)", interface, reason.value, number, client)
+        _LOG.warning("refused over %s: %s (%d, the last one from %s)", interface, reason.value, number, client)
 
     @contextlib.contextmanager
     def counted(self, interface: str, client: str) -> Iterator[None]:

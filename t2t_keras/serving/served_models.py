@@ -207,7 +207,9 @@ def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
     for graph in proto.meta_graphs:
         if "serve" in graph.meta_info_def.tags:
             return graph
-    raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
+    raise ServingError(
+        Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or was not exported for a server"
+    )
 
 
 def _substitute(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:

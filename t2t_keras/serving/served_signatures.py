@@ -102,7 +102,7 @@ class Signature:
         count = self._expected_elements(inputs, num_rows)
         if count > limits.max_output_elements:
             raise invalid(
-                f"the outputs of {self.name!r} would have some {count} elements for {num_rows} sentences of this "
+                f"the outputs of {self.name!r} would have about {count} elements for {num_rows} sentences of this "
                 f"length: the limit is max_output_elements={limits.max_output_elements}; send fewer or shorter ones"
             )
         return num_rows

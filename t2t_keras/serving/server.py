@@ -170,7 +170,7 @@ class Server:
             else:
                 port = server.add_insecure_port(address)
         except RuntimeError as error:
-            keys = ", or its certificate and key do not fit" if self._options.tls_certificate else ""
+            keys = ", or the certificate does not match the key" if self._options.tls_certificate else ""
             raise OSError(f"cannot listen at {address}{keys}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
         return server

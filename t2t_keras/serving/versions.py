@@ -206,10 +206,12 @@ class Versions:
         policy, selection = self._policy, set[int]()
         missing = sorted((policy.specific or set()) - set(directories))
         if missing:
-            self._warn_once(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
+            self._warn_once(
+                f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the version policy selects"
+            )
         else:
             self._warn_once(
-                "" if directories else f"{self.export_dir}: no version, that is, no directory whose name is a number"
+                "" if directories else f"{self.export_dir}: no version, which is a directory with a number as its name"
             )
         self._forget_missing(directories)
         self._warn_of_changes(directories)
@@ -229,7 +231,7 @@ class Versions:
                 self.poll()
             except Exception:
                 # No error may end the polling.
-                _LOG.exception("looking for versions of %s failed", self._name)
+                _LOG.exception("searching for versions of %s failed", self._name)
 
     def _warn_once(self, message: str) -> None:
         """Logs a problem with the whole directory; a message that repeats is logged once."""
@@ -244,8 +246,8 @@ class Versions:
             if not model.is_as_loaded and model not in self._replaced:
                 self._replaced.add(model)
                 _LOG.warning(
-                    "version %d of %s has different files than those loaded, and is not reloaded: give a new number, "
-                    "or restart the server",
+                    "the files of version %d of %s have changed since it was loaded, and it is not reloaded: give the "
+                    "new files a new version number, or restart the server",
                     version,
                     self._name,
                 )
@@ -288,7 +290,7 @@ class Versions:
     def _refuse(self, version: int, tries: int, cause: ServingError) -> None:
         message = " ".join(cause.message.split())
         retry = f"in {self._retry_seconds:g} s" if tries <= self._max_retries else "when its files change"
-        _LOG.error("version %d of %s cannot be loaded: %s; to be tried again %s", version, self._name, message, retry)
+        _LOG.error("version %d of %s cannot be loaded: %s; next attempt %s", version, self._name, message, retry)
         with self._lock:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 

@@ -185,7 +185,7 @@ def test_grpc_answers_alike(server):
         ),
         ({"markup": "html", "protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
         ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "requires 'markup'"),
-        ({"instances": [["a*"]]}, 400, "dimensions"),
+        ({"instances": [["a*"]]}, 400, "nested too deep"),
     ],
 )
 def test_what_is_wrong_is_said(client, content, status, words):

@@ -44,11 +44,11 @@ def _inflate(body: bytes, limit: int) -> bytes:
     except zlib.error as error:
         raise invalid(f"the body is not valid gzip: {error}") from error
     if len(content) > limit:
-        raise TooLarge(f"a body of more than {limit} bytes once inflated: the limit is max_body_bytes={limit}")
+        raise TooLarge(f"a body of more than {limit} bytes after decompression: the limit is max_body_bytes={limit}")
     if not inflater.eof:
-        raise invalid("the body is not valid gzip: it is cut off")
+        raise invalid("the body is not valid gzip: it is truncated")
     if inflater.unused_data:
-        raise invalid(f"{len(inflater.unused_data)} bytes follow the gzip of the body")
+        raise invalid(f"{len(inflater.unused_data)} bytes follow the gzip data of the body")
     return content
 
 
@@ -79,4 +79,4 @@ async def _raw_body(request: Request, limit: int) -> bytes:
 
 def disconnection_error() -> ServingError:
     """Returns the error for a request whose client has disconnected."""
-    return ServingError(Code.CANCELLED, "the client is gone")
+    return ServingError(Code.CANCELLED, "the client has disconnected")

@@ -157,7 +157,7 @@ def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
             raise invalid(f"the lists of {name!r} must all be of the same length and depth")
         shape.append(size)
         if len(shape) > (most := MOST_DIMENSIONS if rank is None else rank):
-            raise invalid(f"the lists of {name!r} are deeper than its {most} dimensions")
+            raise invalid(f"the lists of {name!r} are nested too deep: the limit is {most}")
         leaves = [leaf for item in leaves for leaf in item]
     convert = _converter(spec.dtype)
     with _at(repr(name)):

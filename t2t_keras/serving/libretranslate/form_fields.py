@@ -73,7 +73,7 @@ def _multipart_fields(body: bytes, content_type: str) -> dict[bytes, bytes]:
     if len(parts) > _MOST_FIELDS:
         raise invalid(f"a form of more than {_MOST_FIELDS} fields")
     if not parts or not parts[-1].startswith(b"--"):
-        raise invalid("the form is cut off: its last boundary is missing")
+        raise invalid("the form is truncated: its last boundary is missing")
     fields = {}
     for part in parts[:-1]:
         head, blank_line, value = part.partition(b"\r\n\r\n")

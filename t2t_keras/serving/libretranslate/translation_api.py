@@ -131,7 +131,7 @@ class TranslationApi:
                 self._core.refusals.add("rest", Reason.KEY, address(request.client))
                 if key:
                     raise ServingError(Code.PERMISSION_DENIED, "Invalid API key")
-                raise invalid("a key is needed: api_key, or the header Authorization: Bearer KEY")
+                raise invalid("a key is required: send the field api_key, or the header Authorization: Bearer KEY")
         return fields
 
     async def _answer(self, call: Call, query: _Query) -> bytes:

@@ -222,9 +222,9 @@ def test_compressed_bodies_are_inflated(client):
 @pytest.mark.parametrize(
     ("body", "encoding", "status", "words"),
     [
-        (gzip.compress(b" " * 10_000_000, mtime=0), "gzip", 413, "once inflated: the limit is max_body_bytes=20000"),
+        (gzip.compress(b" " * 10_000_000, mtime=0), "gzip", 413, "decompression: the limit is max_body_bytes=20000"),
         (b"not compressed", "gzip", 400, "not valid gzip"),
-        (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "cut off"),
+        (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "truncated"),
         (gzip.compress(b"{}", mtime=0) + gzip.compress(b"{}", mtime=0), "gzip", 400, "22 bytes follow"),
         (b"{}", "br", 400, "'br'"),
     ],
