@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from t2t_keras.errors import InputError, explained
 from t2t_keras.serving.refusals import Reason, Refusals, address
 
-# Exempt from the key check, so that probes work without a key: liveness, model status, the gRPC health service, and the
-# languages, which clients of LibreTranslate query without a key.
+# These requests need no key: probes of liveness, readiness and model status, and queries of the languages, which
+# clients of LibreTranslate send without a key.
 _OPEN_PATH = re.compile(
     r"/healthz|/health|/languages|/frontend/settings|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII
 )
@@ -69,10 +69,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class KeyCheck:
-    """Middleware that answers 401 to requests without a valid key.
-
-    It passes requests that need no key, and those whose handlers check the key.
-    """
+    """Middleware that answers 401 to requests without a valid key, unless they need none or their handlers check it."""
 
     def __init__(self, app: ASGIApp, keys: ApiKeys, refusals: Refusals) -> None:
         self._app = app

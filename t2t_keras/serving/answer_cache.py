@@ -40,7 +40,7 @@ class AnswerCache:
 
     Args:
         limit: maximum memory of inputs and outputs in bytes; 0 disables the cache.
-        on_rows: called for each cacheable request with the numbers of rows that were found and not found.
+        on_rows: called for each cacheable request with the numbers of rows that were and were not in the cache.
     """
 
     def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda hits, misses: None) -> None:
@@ -57,13 +57,13 @@ class AnswerCache:
     def submit(
         self, signature: Signature, inputs: Arrays, rows: int, run: Callable[[Arrays, int], Future[Arrays]]
     ) -> Future[Arrays]:
-        """Returns cached outputs of a call and runs the missing rows.
+        """Returns the outputs of a call, and runs only the rows that are not in the cache.
 
         Args:
             signature: the signature to call.
             inputs: checked arrays by name.
             rows: number of rows of the inputs.
-            run: queues a call, given inputs and their number of rows. Its exceptions are passed on.
+            run: queues a call, given inputs and their number of rows. `submit` does not catch its exceptions.
 
         Returns:
             Future of all outputs. Cancelling it cancels the call that was queued for it.
@@ -165,7 +165,7 @@ class AnswerCache:
         return future
 
     def _store(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
-        """Caches the outputs of a call, except outputs without one row per key and entries larger than the limit."""
+        """Caches the outputs of a call, unless they lack a row for some key or exceed the memory limit."""
         if not by_row:
             self._add(keys[0], outputs)
         elif all(array.shape[:1] == (len(keys),) for array in outputs.values()):
@@ -207,8 +207,8 @@ def _size_of(key: _Key) -> int:
 def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
     """Returns the names of the signatures whose outputs depend only on their inputs and the weights.
 
-    None of their operations is stateful, like a random number generator, a counter or a clock. Signatures with an input
-    `seed` are excluded, because samples are not requested twice.
+    None of their operations is stateful, as a random number generator, a counter or a clock would be. Signatures with
+    an input `seed` are excluded, because clients rarely request the same sample twice.
     """
     functions = {function.signature.name: function.node_def for function in graph.graph_def.library.function}
     operations = {node.op for node_defs in (graph.graph_def.node, *functions.values()) for node in node_defs}
@@ -248,7 +248,7 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
 
 def _without_state(names: Iterable[str]) -> set[str]:
     """Returns the given operations that TensorFlow knows and marks as stateless."""
-    # A SavedModel's own list lacks operations of its functions, so TensorFlow is asked to describe all of them.
+    # The list in a SavedModel lacks the operations of its functions, so TensorFlow describes all of them here.
     definition = tf.compat.v1.GraphDef(node=[{"name": name, "op": name} for name in names])
     with tf.Graph().as_default():
         operations = tf.compat.v1.train.export_meta_graph(graph_def=definition).meta_info_def.stripped_op_list

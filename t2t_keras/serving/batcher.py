@@ -217,7 +217,7 @@ class Batcher:
                 f"the queue is full: {self._waiting} sentences wait, {self.waiting_cost} bytes with their "
                 f"overhead, and {cost} more would exceed max_queue_bytes={self._max_queue_cost}; try again later"
             )
-        # Work of a higher cost class lets this request pass.
+        # This request overtakes work of a higher cost class.
         number = max(part.key[1] for part in request.parts)
         costs_before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
         streams = self._num_streams - (self._num_reserved if is_large(number) else 0)
@@ -290,7 +290,7 @@ class Batcher:
                     fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
             with self._changed:
                 self._running.remove(batch)
-                # Large rows may wait for this batch to end, and the other streams for the queue to be empty.
+                # Large rows may be waiting for the end of this batch, and other streams for an empty queue.
                 self._changed.notify_all()
             # Frees the model and the outputs while the stream waits for work.
             del batch, parts
@@ -382,5 +382,5 @@ def _stop_error() -> ServingError:
 
 
 def _is_useless(future: Future) -> bool:
-    """Returns whether a finished request was cancelled or has failed, which makes its remaining parts useless."""
+    """Returns whether a finished request was cancelled or has failed, so that its remaining parts need not run."""
     return future.cancelled() or future.exception() is not None

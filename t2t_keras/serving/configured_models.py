@@ -75,7 +75,7 @@ class ConfiguredModels:
 
         Raises:
             InputError: no version of a model could be served, and at least one failed because the server cannot meet
-                its requirements (FAILED_PRECONDITION), for instance because substitutes are missing.
+                its requirements (FAILED_PRECONDITION), for instance because the engine does not support a setting.
         """
         for name, versions in self._versions.items():
             versions.start(self._options.poll_seconds)
@@ -123,7 +123,7 @@ class ConfiguredModels:
                 current[model.name] = versions
             self._versions, self._successors = current, moving
             all_versions = [*current.values(), *moving.values()]
-            if self._stopped.is_set():  # during the loading above; `stop` did not see the new models
+            if self._stopped.is_set():  # `stop` was called during the loading above, and did not see the new models
                 for versions in all_versions:
                     versions.stop()
             for versions in previous:

@@ -29,15 +29,15 @@ _MOST_AHEAD = 1 << 18  # bytes of pipelined requests that wait for the current r
 class BoundedProtocol(H11Protocol):
     """uvicorn's protocol with further limits, because uvicorn closes idle connections only after a response.
 
-    The limit on connections is `uvicorn.Config.limit_concurrency` minus 1. Each address may use half of them, unless it
-    belongs to `gateways`. Connections that do not complete the head of a request in time, or read a response too
-    slowly, are closed. The `state` of a request's scope holds a future `gone`, which is done once the client has
-    disconnected.
+    The maximum number of connections is `uvicorn.Config.limit_concurrency` minus 1. Each address may use half of them,
+    unless it belongs to `gateways`. The protocol closes connections whose clients do not complete the head of a request
+    in time, or read a response too slowly. The `state` of a request's scope contains a future `gone`, which completes
+    when the client disconnects.
 
     Args:
         *arguments: passed to uvicorn's protocol.
         refusals: counts refused connections and requests.
-        gateways: addresses or networks of proxies, each address of which may use all connections.
+        gateways: addresses or networks of proxies; each of these addresses may use all connections.
         **settings: passed to uvicorn's protocol.
     """
 
@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._has_begun:
             self._has_begun, self._waits_since = True, self.loop.time()
-        # In pieces, because parsing blocks the event loop.
+        # Parsed in pieces, because parsing blocks the event loop.
         for start in range(0, len(data), _PARSED_AT_ONCE):
             # Data may still arrive after the connection was refused.
             if self.transport.is_closing():
@@ -180,7 +180,7 @@ class _CountedTransport:
     def write(self, data: bytes) -> None:
         self.written += len(data)
         if len(self._unsent) + len(data) > _SENT_AT_ONCE:
-            # Saves a copy, and only the underlying transport can pause a writer that is too fast for the client.
+            # Writing at once avoids a copy, and only the underlying transport can pause a writer.
             self._send()
             self._transport.write(data)
             return
@@ -205,7 +205,7 @@ class _CountedTransport:
 
 
 class LoopErrors:
-    """An event loop's exception handler that logs only once that file descriptors for new connections ran out."""
+    """An event loop's exception handler, which logs a lack of file descriptors for new connections only once."""
 
     def __init__(self) -> None:
         self._is_reported = False

@@ -50,7 +50,7 @@ class Core:
         metrics: counts requests and batches.
         refusals: counts requests that are refused before they reach a model.
         unsent: tracks the bytes of large responses that are being sent.
-        models: the models and their versions.
+        models: the versions of each model.
     """
 
     def __init__(self, options: ServingOptions, loader: Loader = DEFAULT_LOADER) -> None:
@@ -180,7 +180,7 @@ class Core:
             ends.enter_context(self.metrics.stream())
             loan.versions.keep(loan.model)
             ends.callback(loan.versions.release, loan.model)
-            # A turn is about as much work as a short sentence, regardless of the length of the text.
+            # A turn is about as much work as an empty sentence, regardless of the length of the text.
             costs = np.array([ROW_COST])
             seconds = self.options.request_seconds
             first = self._batcher.submit(signature, inputs, costs, seconds)
@@ -238,8 +238,8 @@ def _add_status(
     entry.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
     entry.status.error_code = status.error.code.value[0] if status.error else 0
     message = status.error.message if status.error else ""
-    # The status needs no API key, so it must not reveal directories of the server. The model's own directory is removed
-    # first, which leaves paths that start with the version.
+    # Clients can query the status without an API key, so it must not reveal directories of the server. The model's
+    # directory is removed first, so that its paths start with the version.
     for folder in (export_dir, export_dir.resolve()):
         message = message.replace(f"{folder}/", "")
     entry.status.error_message = _FOLDERS.sub("", message)

@@ -22,7 +22,7 @@ _SERVICE = "grpc.health.v1.Health"
 # Service names that a client may query, besides the names of models; "" means the whole server.
 _SERVICES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", _SERVICE)
 
-# Interval between checks for changes that watching clients are told of.
+# Interval between checks for changes, which are reported to watching clients.
 _CHECK_SECONDS = 0.2
 
 
@@ -65,7 +65,7 @@ class _HealthService:
     async def watch(self, message: bytes, context: _Context) -> AsyncIterator[bytes]:
         """Yields the status of a service now and whenever it changes, until the server stops."""
         service = await _service(message, context)
-        # Limited, because a watching client needs no key and occupies a call for as long as it likes.
+        # Limited, because a watching client needs no key and can occupy a call forever.
         limit = max(1, self._core.options.max_connections // 4)
         if self._num_watching >= limit:
             refusal = f"{limit} clients are watching, a quarter of max_connections; use Check, or try again later"

@@ -64,7 +64,7 @@ _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 def add_services(server: grpc.aio.Server, core: Core, fields: Sequence[RequestField] = ()) -> None:
     """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet.
 
-    Requests are processed by those `fields` that are automatic.
+    Of the `fields`, only the automatic ones process gRPC requests.
     """
     service = _Services(core, Calls(core, fields))
     server.add_generic_rpc_handlers(
@@ -93,7 +93,7 @@ class UnknownMethods(grpc.GenericRpcHandler):
 def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandler:
     """Returns a handler for a service's methods.
 
-    The methods get unparsed messages, because the errors of gRPC's own parsing do not say what is wrong.
+    The methods receive unparsed messages, because gRPC's own parsing errors do not describe the cause.
     """
     return grpc.method_handlers_generic_handler(
         service, {name: grpc.unary_unary_rpc_method_handler(_wrap_errors(method)) for name, method in methods.items()}
@@ -110,7 +110,7 @@ def _wrap_errors(method: _Method) -> _Method:
             refusal = error.code, error.message
             if error.code is Code.INTERNAL:
                 _LOG.error("gRPC: %s", error.message, exc_info=error.__cause__)
-        # Outside the except block: gRPC's own exception would otherwise keep the other one, and large outputs, alive.
+        # Outside the except block, because gRPC's exception would keep the first one, and its large outputs, alive.
         await context.abort(*refusal)
         raise AssertionError("abort always raises")
 
@@ -130,7 +130,7 @@ class _Services:
         return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._refuse_methods(missing)}
 
     def model_methods(self) -> dict[str, _Method]:
-        """Returns the methods of ModelService by name; only a server with a configuration file can be reconfigured."""
+        """Returns the methods of ModelService by name. Only servers with a configuration file accept a new one."""
         if not self._core.options.model_config_file:
             return {"GetModelStatus": self._status, **self._refuse_methods(["HandleReloadConfigRequest"])}
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
@@ -320,7 +320,7 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto = tensor_pb2.TensorProto(dtype=tf.as_dtype(array.dtype).as_datatype_enum)
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
     values, flat = getattr(proto, field), array.reshape(-1)
-    # In pieces, so that other threads can run in between.
+    # Copied in pieces, so that other threads can run in between.
     for start in range(0, flat.size, _VALUES_AT_ONCE):
         values.extend(flat[start : start + _VALUES_AT_ONCE].tolist())
     return proto

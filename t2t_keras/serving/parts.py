@@ -19,7 +19,7 @@ class Request:
     """A request, split into one or more parts.
 
     Attributes:
-        future: future of all outputs. Once it is done, no client waits for the request.
+        future: future of all outputs. Once it is done, no client is waiting for the request.
         order: int [rows]. Entry i is the row of the request that became row i of the concatenated parts; None if the
             order is unchanged.
         parts: parts that have not started. Only the first one is in a queue.

@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 
 _PROBE = b"<context> Hello."  # question-answering models have a symbol `<context>`; others read it as a word
 
-# A function that takes a version's directory and returns replacements for some of its signatures, by name. They run in
-# place of the graph's functions. It raises an `InputError` if they cannot meet the version's requirements.
+# A function that takes a version's directory, and returns functions that run in place of some of the graph's, by name
+# of the signature. It raises an `InputError` if these functions do not support a setting of the version.
 Substitutes = Callable[[pathlib.Path], Mapping[str, Function]]
 
 
@@ -53,8 +53,8 @@ class Model:
         version: version number.
         signatures: signatures by name.
         signature_defs: the signatures as described in the SavedModel.
-        about: "source_language", "target_language" and "task", if the export records them. If it has "directions",
-            pairs of languages, a source needs a tag in front, such as "<2de> " for the target language "de".
+        about: "source_language", "target_language" and "task", if the export records them. With "directions", pairs of
+            languages, a source needs a tag in front, such as "<2de> " for the target language "de".
 
     Raises:
         ServingError: a file is missing or damaged, TensorFlow cannot load the graph, or `substitutes` rejects the
@@ -138,7 +138,7 @@ class Model:
         except tf.errors.InvalidArgumentError:
             if (self.path / CONFIG_FILE).is_file():
                 raise
-            return  # not an export of this project; its strings may be images, and rejecting a text shows that it runs
+            return  # not an export of this project: its strings may be images, and rejecting a text shows that it runs
         check_rows(outputs, 1)
         for name, array in outputs.items():
             if array.dtype.kind == "f" and np.isnan(array).any():
@@ -239,7 +239,7 @@ def _load(path: pathlib.Path) -> Any:
 
 
 def _resources(loaded: Any) -> list[tf.Tensor]:
-    """Returns the handles of tables and vocabularies; TensorFlow Text would keep its own in memory after the model."""
+    """Returns the handles of tables and vocabularies, which TensorFlow Text does not free with the model."""
     resource = tf.saved_model.experimental.TrackableResource
     trackables = tf.train.TrackableView(loaded).descendants()
     handles = [each.resource_handle for each in trackables if isinstance(each, resource)]

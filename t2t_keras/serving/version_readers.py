@@ -1,4 +1,4 @@
-"""Objects that are made from the files of a model version when a request first needs them."""
+"""Objects that are made from the files of a model version for its first request."""
 
 import pathlib
 import threading
@@ -17,8 +17,8 @@ class VersionReaders(Generic[Reader]):
     """Thread-safe cache of one object per model version.
 
     Args:
-        make: makes the object from the directory of a version; raises an `InputError` if the version does not support
-            it.
+        make: makes the object from the directory of a version; raises an `InputError` if the version's files or
+            settings do not allow that.
     """
 
     def __init__(self, make: Callable[[pathlib.Path], Reader]) -> None:
@@ -30,7 +30,7 @@ class VersionReaders(Generic[Reader]):
         """Returns the object for a version, and makes it from the version's files at the first call.
 
         Raises:
-            InputError: the version does not support it.
+            InputError: the version's files or settings do not allow the object.
             ServingError: the files were deleted or replaced since the version was loaded.
         """
         with self._lock:

@@ -189,7 +189,7 @@ class Versions:
             return sorted(self._statuses.values(), key=lambda status: -status.version)
 
     def poll(self) -> None:
-        """Scans the directory once, loads selected versions that are not served yet, and retires the others."""
+        """Scans the directory once, loads the selected versions, and retires all others."""
         with self._poll_lock:
             if not self._stopped.is_set():
                 self._poll()
@@ -328,8 +328,8 @@ class Versions:
 def _freeze_objects() -> None:
     """Frees the remains of unloaded versions and excludes all live objects from garbage collection (`gc.freeze`).
 
-    Otherwise each collection would traverse the models' graphs, which takes about 0.3 s, several times a minute, and
-    blocks all requests. Does nothing unless the program has called `gc.freeze` before.
+    Otherwise, several times a minute, a collection would traverse the models' graphs, which takes about 0.3 s and
+    blocks all requests. The function does nothing unless the program has called `gc.freeze` before.
     """
     if gc.get_freeze_count():
         gc.unfreeze()
