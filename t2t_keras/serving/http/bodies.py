@@ -9,8 +9,8 @@ from t2t_keras.serving import off_loop
 from t2t_keras.serving.http.hosts import header
 from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid
 
-# Bytes of an oversized body that are read and discarded. Many clients read only after they have written everything, and
-# would otherwise get a connection reset instead of the error response.
+# Bytes of an oversized body that are read and discarded. Many clients read only after they have written the whole body,
+# and would otherwise get a connection reset instead of the error response.
 _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
@@ -37,7 +37,7 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _inflate(body: bytes, limit: int) -> bytes:
-    """Decompresses gzip data, but no more than the limit, because a few bytes can expand to a great many."""
+    """Decompresses gzip data up to the limit, because a few bytes can expand to very many."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         content = inflater.decompress(body, limit + 1)

@@ -224,7 +224,7 @@ def quoted(leaf: Any) -> str:
     """Formats a JSON value for an error message, truncated to 40 characters."""
     try:
         text = json.dumps(leaf)
-    except (RecursionError, ValueError):  # encoding needs a little more stack than the decoding that succeeded
+    except (RecursionError, ValueError):  # encoding needs more stack than the decoding, which succeeded
         return f"a value of type {type(leaf).__name__}"
     return text if len(text) <= 40 else f"{text[:40]}..."
 

@@ -1,4 +1,4 @@
-"""Translation of documents with markup, which are split into sentences, translated and reassembled."""
+"""Translation of documents with markup: their texts are extracted, translated and inserted again."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -46,8 +46,8 @@ class Documents(Protocol):
         """
 
 
-# A function of a kind of markup, documents and names of attributes to translate, which parses the documents. It raises
-# an `InputError` if the kind is unknown or has no attributes, or a document is not valid markup of this kind.
+# A function that parses documents, given the kind of markup, the documents, and the names of attributes to translate.
+# It raises an `InputError` if the kind is unknown or does not support attributes, or if a document is not valid.
 ReadDocuments = Callable[[str, Sequence[str], Sequence[str]], Documents]
 
 
@@ -56,7 +56,7 @@ class MarkupField:
 
     Args:
         read: parses documents.
-        protections: finds protected spans in the texts of the documents; None if this is not supported.
+        protections: finds protected spans in the texts of the documents; None to protect none.
     """
 
     name, noun, requests, missing = "markup", "markup", "documents with markup", "does not translate markup"

@@ -67,7 +67,9 @@ Protections = VersionReaders[Protection]
 
 
 class ProtectionField:
-    """The fields "protect" and "case": spans that translations repeat unchanged, and unusual case. See `RequestField`.
+    """The fields "protect" and "case", for spans that translations repeat unchanged, and for unusual case.
+
+    See `RequestField`.
 
     Args:
         protections: finds protected spans.
@@ -104,7 +106,7 @@ def protect(
 
     Raises:
         InputError: a field is invalid.
-        ServingError: the request has a field that the version does not support any more.
+        ServingError: the request has a field, but the files of the version are missing or have changed.
     """
     fields = call.present(SCHEMAS)
     try:
@@ -112,7 +114,7 @@ def protect(
     except ServingError:
         if fields:
             raise
-        return None  # a version whose files are gone continues to translate
+        return None  # a version whose files were deleted continues to translate
     align = call.model.signatures.get(ALIGN)
     aligns = align is not None and "score" in align.outputs
     return protection(inputs, fields, signature, aligns, call.groups, tag)

@@ -70,7 +70,7 @@ async def wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outpu
     waits = True
 
     def give_up(disconnection: asyncio.Future) -> None:
-        # This callback may already be scheduled when the outputs arrive.
+        # The callback may already be scheduled when the outputs arrive.
         if waits:
             task.cancel()
 
@@ -131,7 +131,7 @@ def compress(answer: ASGIApp) -> ASGIApp:
 def json_response(content: bytes, status: int = 200) -> ASGIApp:
     """Returns a response of encoded JSON, compressed if it is large enough."""
     answer = Response(content, status, media_type="application/json")
-    # Most responses are small, and the middleware takes as long to find that out as parsing the request takes.
+    # Most responses are small. The middleware would need as much time to detect this as parsing the request takes.
     return answer if len(content) < _COMPRESSED_BYTES else compress(answer)
 
 
