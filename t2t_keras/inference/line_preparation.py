@@ -14,9 +14,9 @@ from t2t_keras.text.text_tokenizer import TextTokenizer
 
 
 def for_server(config: Config, changes: Mapping[str, Any]) -> Config:
-    """Returns the settings of an export with the decoding settings that a server replaces in all its translations."""
+    """Returns the settings of an export with a server's changes to the decoding settings."""
     if not task(config.data.task).has_sentences:
-        return config  # a server of several models may have some for other tasks
+        return config  # the server may also have models for translation, to which the changes apply
     return dataclasses.replace(config, decode=dataclasses.replace(config.decode, **changes))
 
 

@@ -161,8 +161,9 @@ class ProtectedTexts:
     ) -> None:
         self._prepare, self._config, self._texts, self._plan = prepare, config, texts, plan
         self._prepared = list(prepared)
-        # The hypotheses of each text, best first: their sentences and their scores.
+        # By index of the text: its hypotheses, best first, as their sentences and scores.
         self._hypotheses: dict[int, list[tuple[list[Sentence], float]]] = {}
+        # By index of the text: the sentences that are translated in the current round.
         self._jobs = {row: self._sentences(row) for row in range(len(texts))}
         self.first = self._calls()
 
@@ -234,7 +235,7 @@ class ProtectedTexts:
         return text.encode()
 
     def _sentences(self, row: int) -> list[tuple[str, str]]:
-        """Returns the sentences of a text, with the white space between them; one text if it is read as it is."""
+        """Returns the sentences of a text with the white space before them; a text read as it is is one sentence."""
         prepared = self._prepared[row]
         if prepared is None:
             return [("", self._texts[row])]

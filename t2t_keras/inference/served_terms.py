@@ -24,7 +24,7 @@ from t2t_keras.text.repair import repair
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
-# Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
+# Limits of a call, padding included. The server cannot split a call of a signature of token ids, and other calls wait.
 _MOST_TOKENS = 256
 _MOST_ROWS = 8
 
@@ -79,7 +79,7 @@ class TextsWithTerms:
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
         self._served, self._terms, self._most_rows = served, terms, most_rows
         self._texts = texts
-        # The signatures of token ids return no alignment to put spans back by, so that the words' order decides.
+        # The signatures of token ids return no alignment, so the order of the words decides where spans are put back.
         self._prepared = [served.prepare(text, keeps_spans=False, keeps_case=True) for text in texts]
         read = [text if each is None else each.text for text, each in zip(texts, self._prepared, strict=True)]
         self._lines = list(numbered(read, served.encoder))
