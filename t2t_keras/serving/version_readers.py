@@ -1,5 +1,6 @@
 """Objects that are made from the files of a model version for its first request."""
 
+import logging
 import pathlib
 import threading
 import weakref
@@ -9,6 +10,8 @@ from typing import Generic, TypeVar
 from t2t_keras.errors import InputError
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
+
+_LOG = logging.getLogger(__name__)
 
 Reader = TypeVar("Reader")
 
@@ -41,7 +44,8 @@ class VersionReaders(Generic[Reader]):
                     )
                 try:
                     self._readers[model] = self._make(model.path)
-                except InputError as error:  # reported to each request, without reading the files again
+                except InputError as error:  # raised for each request, without reading the files again
+                    _LOG.warning("version %d: %s", model.version, error)
                     self._readers[model] = error
             reader = self._readers[model]
         if isinstance(reader, InputError):

@@ -188,7 +188,7 @@ def test_an_invalid_field_is_named(tmp_path, fields, problem):
 def test_other_tasks_ignore_the_settings_of_the_server(tmp_path):
     protection = read(tmp_path, data=dataclasses.replace(DATA, task="summarisation"), protect=("urls",))
     assert prepared(protection, ["See https://x.org"]) is None
-    with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
+    with pytest.raises(InputError, match=r"^decode\.protect: not supported for the task summarisation"):
         prepared(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 
