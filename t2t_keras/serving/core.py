@@ -110,7 +110,12 @@ class Core:
             yield Loan(model, versions)
 
     def submit(
-        self, loan: Loan, signature: Signature, inputs: Arrays, client_seconds: float | None = None
+        self,
+        loan: Loan,
+        signature: Signature,
+        inputs: Arrays,
+        client_seconds: float | None = None,
+        is_first: bool = True,
     ) -> Future[Arrays]:
         """Queues a call. Must be called within the block of `lend`.
 
@@ -119,6 +124,7 @@ class Core:
             signature: one of the model's signatures.
             inputs: arrays by name.
             client_seconds: deadline of the client in seconds from now, if it has one.
+            is_first: whether this is the first queued call of a request. The queue always admits the other calls.
 
         Returns:
             Future of the outputs. Cancelling it drops the call if it is queued and stops it if it is running.
@@ -130,9 +136,10 @@ class Core:
         seconds = self.options.request_seconds
         if client_seconds is not None:
             seconds = min(seconds, client_seconds)
+        wait = seconds if is_first else None
         future = self._answers.submit(
             *(signature, inputs, rows),
-            lambda subset, count: self._batcher.submit(signature, subset, signature.costs(subset, count), seconds),
+            lambda subset, count: self._batcher.submit(signature, subset, signature.costs(subset, count), wait),
         )
         loan.versions.keep(loan.model)
         future.add_done_callback(lambda future: loan.versions.release(loan.model))
@@ -141,11 +148,16 @@ class Core:
     def submit_all(
         self, loan: Loan, calls: Iterable[tuple[str, Arrays]], client_seconds: float | None = None
     ) -> list[Future[Arrays]]:
-        """Queues several calls, names of signatures with their inputs, either all or none; see `submit`."""
+        """Queues the calls of one request, names of signatures with their inputs, either all or none; see `submit`.
+
+        The limits of the queue apply only to the first call, because a single request may exceed them.
+        """
         futures: list[Future[Arrays]] = []
+        is_first = True
         try:
             for name, inputs in calls:
-                futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds))
+                futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds, is_first))
+                is_first = is_first and futures[-1].done()  # as long as all outputs come from the cache
         except ServingError:
             for future in futures:
                 future.cancel()
