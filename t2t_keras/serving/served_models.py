@@ -104,8 +104,8 @@ class Model:
             )
         return self.signatures[name]
 
-    def warm_up(self, path: pathlib.Path) -> int:
-        """Runs the warm-up requests in the directory `path`; may raise any exception.
+    def warm_up(self) -> int:
+        """Runs the warm-up requests of the version; may raise any exception.
 
         The requests run in parallel, because TensorFlow prepares each signature on a single core. It allocates the
         signature's objects in the heap of the first calling thread, so the threads are kept alive as long as the model
@@ -114,7 +114,7 @@ class Model:
         Returns:
             Number of requests.
         """
-        file = path / WARM_UP_FILE
+        file = self.path / WARM_UP_FILE
         if not file.exists():
             return 0
         try:
@@ -180,7 +180,7 @@ class Loader:
         """
         with self.context():
             model = Model(path, version, self.substitutes)
-            model.warm_up(path)
+            model.warm_up()
             model.check_answer()
         return model
 
