@@ -172,7 +172,7 @@ def _check_folder(export_dir: str) -> None:
 
 
 def _limit_connections(options: ServingOptions) -> ServingOptions:
-    """Raises the limit of open files as far as needed and possible; returns options with connections within it."""
+    """Raises the limit of open files as far as needed and possible; returns options whose connections fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     num_needed = 2 * options.max_connections + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= num_needed:

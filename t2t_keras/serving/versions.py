@@ -88,7 +88,7 @@ class Versions:
         self._poll_lock = threading.Lock()
         self._policy = VersionPolicy()
         self._labels: Mapping[str, int] = {}
-        self._labels_before: dict[str, int] = {}  # old versions of labels whose new version was never served yet
+        self._labels_before: dict[str, int] = {}  # old versions of labels whose new versions have not been served yet
         self._served: dict[int, Model] = {}
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
@@ -189,7 +189,7 @@ class Versions:
             return sorted(self._statuses.values(), key=lambda status: -status.version)
 
     def poll(self) -> None:
-        """Scans the directory once, loads the selected versions, and retires all others."""
+        """Scans the directory once and loads the selected versions; retires all others if at least one is served."""
         with self._poll_lock:
             if not self._stopped.is_set():
                 self._poll()
