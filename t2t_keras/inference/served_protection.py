@@ -235,7 +235,7 @@ class ProtectedTexts:
         return text.encode()
 
     def _sentences(self, row: int) -> list[tuple[str, str]]:
-        """Returns the sentences of a text with the white space before them; a text read as it is is one sentence."""
+        """Returns the sentences of a text with the white space before them; an unchanged text is one sentence."""
         prepared = self._prepared[row]
         if prepared is None:
             return [("", self._texts[row])]
