@@ -47,7 +47,7 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
 # Settings of decoding that change translations and are not converted.
 _UNSUPPORTED = (
     *("word-penalty", "max-length-factor", "max-length-crop", "output-sampling", "force-decode", "shortlist"),
-    *("output-approx-knn", "n-best", "best-deep"),
+    *("output-approx-knn", "n-best", "best-deep", "skip-cost"),
 )
 _POSITIONS = "Wpos"
 _HEAD = "decoder_ff_logit_out"
@@ -63,6 +63,7 @@ _EXPECTED = {
     "transformer-ffn-depth": 2,
     "transformer-pool": False,
     "lemma-dim-emb": 0,
+    "right-left": False,  # such a model reads and writes sentences backwards
 }
 _NUMBERS = ("enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads")
 _ESCAPE = re.compile(r"\\(?:(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))")

@@ -156,6 +156,8 @@ def test_settings_of_the_search_come_along(tmp_path):
     model = marian.read(tmp_path, {"source_language": "fi", "target_language": "sv"})
     assert model.config.decode.length_penalty == 0.6 and "length^0.6" in model.notes[0]
     assert model.config.data.source_language == "fi" and model.knows_languages
+    (tmp_path / "decoder.yml").write_text(yaml.safe_dump({**search, "skip-cost": True}))
+    assert [note for note in marian.read(tmp_path).notes if note.startswith("skip-cost=True")]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +181,7 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
         ({"transformer-ffn-depth": 3}, "transformer-ffn-depth=3 is not supported; supported: 2"),
         ({"transformer-no-projection": True}, "transformer-no-projection=True is not supported"),
         ({"type": "s2s"}, "type='s2s' is not supported"),
+        ({"right-left": True}, "right-left=True is not supported"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
         ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as a text; got None"),
