@@ -50,6 +50,9 @@ _EXPECTED = {
     "cross_self_attention": False,
     "encoder_layerdrop": 0,
     "decoder_layerdrop": 0,
+    # Multilingual models: the language replaces the start symbol or comes before the source.
+    "encoder_langtok": None,
+    "decoder_langtok": False,
 }
 _MAX_POSITIONS = 1024
 # The defaults of fairseq-generate.
@@ -187,10 +190,13 @@ def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndar
     stored = tensors.get(f"{stack}.embed_positions.weight")
     if stored is None:
         return np.array(sinusoids(np.arange(_MAX_POSITIONS) + _POSITION_OFFSET, d_model, "halves"))
-    table = np.array(stored[_POSITION_OFFSET:][:_MAX_POSITIONS] if stored.ndim else stored, np.float32)
-    if table.shape != (_MAX_POSITIONS, d_model):
-        raise InputError(f"{path}: {stack}.embed_positions.weight must have at least {_MAX_POSITIONS + 2} rows")
-    return table
+    rows = _POSITION_OFFSET + _MAX_POSITIONS
+    if stored.ndim != 2 or stored.shape[1] != d_model or len(stored) < rows:
+        raise InputError(
+            f"{path}: the tensor {stack}.embed_positions.weight must have at least {rows} rows of {d_model}, got "
+            f"{list(stored.shape)}"
+        )
+    return np.array(stored[_POSITION_OFFSET:rows], np.float32)
 
 
 def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple[NamedIds, NamedIds]:
