@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.files.setting_files import check_kinds, check_settings, number_setting, only_file, read_bytes
@@ -76,13 +76,15 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     vocabulary = mapped_vocabulary(folder, *_sides(folder, tensors, languages))
     start = tables.target[_EOS] * np.float32(tables.target.shape[1] ** 0.5)
     tables = vocabulary.tables(path, tables)
-    model = TransformerConfig(
-        **tables.settings(vocabulary.tokenizer.has_one_id_space),
-        **_sizes(path, settings),
-        position_encoding="learned",
-        max_positions=_MAX_POSITIONS,
-        layer_norm_epsilon=_EPSILON,
-    )
+    sizes = _sizes(path, settings)
+    with named(path):
+        model = TransformerConfig(
+            **tables.settings(vocabulary.tokenizer.has_one_id_space),
+            **sizes,
+            position_encoding="learned",
+            max_positions=_MAX_POSITIONS,
+            layer_norm_epsilon=_EPSILON,
+        )
     for stack in _STACKS:
         tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_embed_dim"])
     weights = assembled(path, tensors, model, tables, LAYERS, _OTHER_TENSORS)

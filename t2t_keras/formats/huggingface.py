@@ -15,7 +15,7 @@ import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.config.layer_settings import Activation
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
 from t2t_keras.formats.files.setting_files import (
     check_kinds,
@@ -198,19 +198,23 @@ def _positions(start: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _model_config(path: Path, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> TransformerConfig:
-    return TransformerConfig(
-        **fields,
-        num_encoder_layers=settings["encoder_layers"],
-        num_decoder_layers=settings["decoder_layers"],
-        d_model=settings["d_model"],
-        d_ff=max(settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]),
-        num_heads=settings["encoder_attention_heads"],
-        dropout_rate=number_setting(path, settings, "dropout", 0.1),
-        attention_dropout_rate=number_setting(path, settings, "attention_dropout", 0.0),
-        relu_dropout_rate=number_setting(path, settings, "activation_dropout", 0.0),
-        layer_norm_epsilon=_EPSILON,
-        activation=_ACTIVATIONS[settings["activation_function"]],
-    )
+    rates: dict[str, Any] = {
+        "dropout_rate": number_setting(path, settings, "dropout", 0.1),
+        "attention_dropout_rate": number_setting(path, settings, "attention_dropout", 0.0),
+        "relu_dropout_rate": number_setting(path, settings, "activation_dropout", 0.0),
+    }
+    with named(path):
+        return TransformerConfig(
+            **fields,
+            **rates,
+            num_encoder_layers=settings["encoder_layers"],
+            num_decoder_layers=settings["decoder_layers"],
+            d_model=settings["d_model"],
+            d_ff=max(settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]),
+            num_heads=settings["encoder_attention_heads"],
+            layer_norm_epsilon=_EPSILON,
+            activation=_ACTIVATIONS[settings["activation_function"]],
+        )
 
 
 def _check_positions(path: Path, tensors: Arrays) -> None:
@@ -239,7 +243,8 @@ def _data_config(folder: Path, tokenizer: Tokenizer, overrides: Mapping[str, str
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
     codes = {name: language for name, language in languages.items() if language} | dict(overrides)
     sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
-    return DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **sizes), len(codes) == 2
+    with named(path):
+        return DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **sizes), len(codes) == 2
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:

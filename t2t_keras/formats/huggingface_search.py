@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import named
 from t2t_keras.formats.files.setting_files import number_setting, read_json, whole_setting
 from t2t_keras.formats.portable_model import normalization, penalty_notes
 
@@ -88,15 +89,15 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
     # `min_length` counts the start token, `min_new_tokens` does not.
     fewest = whole_setting(path, values, "min_length", 0) - 1, whole_setting(path, values, "min_new_tokens", 0)
     limit = whole_setting(path, values, "max_new_tokens", 0) or whole_setting(path, values, "max_length", 1) - 1
-    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_offset": limit}
-    decode = DecodeConfig(
-        beam_size=whole_setting(path, generation, "num_beams", 1),
-        min_length=max(fewest),
-        no_repeat_ngram_size=whole_setting(path, generation, "no_repeat_ngram_size", 0),
-        ends_within_beam=True,
-        **normalization(exponent),
-        **(limits if 0 < limit < MAX_POSITIONS - 1 else {}),
-    )
+    sizes: dict[str, Any] = {
+        "beam_size": whole_setting(path, generation, "num_beams", 1),
+        "no_repeat_ngram_size": whole_setting(path, generation, "no_repeat_ngram_size", 0),
+        "min_length": max(fewest),
+    }
+    if 0 < limit < MAX_POSITIONS - 1:
+        sizes |= {"max_length_factor": 0.0, "max_length_offset": limit}
+    with named(path):
+        decode = DecodeConfig(**sizes, **normalization(exponent), ends_within_beam=True)
     omissions = [
         f"{name}={_short(value)}" for name, value in values.items() if _is_lost(name, value, settings, file_settings)
     ]

@@ -180,6 +180,7 @@ def test_bad_input_is_named(tmp_path, damage):
         ({"decoder_langtok": True}, "decoder_langtok=True is not supported; supported: False"),
         ({"decoder_attention_heads": 1}, "encoder_attention_heads and decoder_attention_heads must be equal"),
         ({"activation_fn": "tanh"}, "activation_fn='tanh' is not supported"),
+        ({"encoder_layers": 0}, "model.pt: model.num_encoder_layers must be a whole number of at least 1, got 0"),
         ({"encoder_layers": None}, "model.pt must define encoder_layers as a whole number; got None"),
         ({"decoder_normalize_before": 1}, "must define decoder_normalize_before as true or false; got 1"),
         ({"source_lang": None}, "does not name its languages"),

@@ -206,6 +206,18 @@ DAMAGES = {
         lambda folder: change_json(folder / "config.json", dropout=None),
         "config.json: dropout must be a number, got None",
     ),
+    "no_layers": (
+        lambda folder: change_json(folder / "config.json", encoder_layers=0),
+        "config.json: model.num_encoder_layers must be a whole number of at least 1, got 0",
+    ),
+    "beam": (
+        lambda folder: change_json(folder / "config.json", num_beams=-1),
+        "config.json: decode.beam_size must be a whole number of at least 1, got -1",
+    ),
+    "language": (
+        lambda folder: change_json(folder / "tokenizer_config.json", source_lang=["en"]),
+        "tokenizer_config.json: data.source_language must be text",
+    ),
     "padding": (
         lambda folder: change_json(folder / "config.json", pad_token_id=-1),
         "config.json: pad_token_id=-1 is not one of the",

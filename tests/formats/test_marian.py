@@ -186,6 +186,7 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
         ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as a text; got None"),
         ({"dec-depth": "6"}, "model.npz, special:model.yml must define dec-depth as a whole number; got '6'"),
+        ({"enc-depth": 0}, "model.npz, special:model.yml: model.num_encoder_layers must be .* at least 1, got 0"),
         ({"dim-emb": 10}, r"a matrix of tokens is 8 wide, but states are 10"),
         ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
         ({"enc-depth": 1}, "some tensors have no place in a Transformer: encoder_l2_self_Wq"),
@@ -215,6 +216,10 @@ DAMAGES = {
     "two_of_one_id": (
         lambda folder: (folder / "vocab.yml").open("a").write(f"more: {SIZE - 1}\n"),
         f"vocab.yml, line {SIZE + 1}: the id {SIZE - 1} occurs twice",
+    ),
+    "beam": (
+        lambda folder: (folder / "decoder.yml").write_text("vocabs: [vocab.yml]\nbeam-size: -1\n"),
+        "decoder.yml: decode.beam_size must be a whole number of at least 1, got -1",
     ),
     "flat": (
         lambda folder: change_tensor(folder, "Wemb", np.zeros([3], np.float32)),
