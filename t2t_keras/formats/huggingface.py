@@ -144,16 +144,17 @@ def _sides(folder: Path, settings: Mapping[str, Any]) -> tuple[NamedIds, NamedId
 
 def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str, Any]) -> NamedIds:
     ids = read_json(folder / file)
-    names = [""] * size
+    pieces: dict[int, str] = {}
     for piece, number in ids.items():
         if not isinstance(number, int) or not 0 <= number < size:
             raise InputError(f"{folder / file}: {piece!r} has the id {number!r}, but there are {size} rows")
-        if names[number]:
-            raise InputError(f"{folder / file}: {names[number]!r} and {piece!r} have the same id, {number}")
-        names[number] = piece
+        if number in pieces:
+            raise InputError(f"{folder / file}: {pieces[number]!r} and {piece!r} have the same id, {number}")
+        pieces[number] = piece
     check_covered(folder / file, len(ids), size)
     if "<unk>" not in ids:
         raise InputError(f"{folder / file}: there is no <unk>")
+    names = [pieces.get(number, "") for number in range(size)]
     return NamedIds(names, settings["pad_token_id"], settings["eos_token_id"], ids["<unk>"], read_bytes(folder / model))
 
 

@@ -226,6 +226,10 @@ DAMAGES = {
         lambda folder: change_json(folder / "config.json", vocab_size=len(names()) + 64),
         f"vocab.json has {len(names())} entries for {len(names()) + 64} rows: it is truncated, or belongs to a",
     ),
+    "huge_vocabulary": (
+        lambda folder: change_json(folder / "config.json", vocab_size=10**12),
+        f"vocab.json has {len(names())} entries for {10**12} rows: it is truncated, or belongs to a different model",
+    ),
     "missing": (
         lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.bias", None),
         "model.safetensors: there is no tensor model.decoder.layers.1.fc1.bias",
