@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -189,6 +190,7 @@ def change_json(path, **values):
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
+EIGHT_BIT_FLOATS = b'{"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}'
 DAMAGES = {
     "no_config": (
         lambda folder: (folder / "config.json").unlink(),
@@ -229,6 +231,12 @@ DAMAGES = {
     "huge_vocabulary": (
         lambda folder: change_json(folder / "config.json", vocab_size=10**12),
         f"vocab.json has {len(names())} entries for {10**12} rows: it is truncated, or belongs to a different model",
+    ),
+    "dtype": (
+        lambda folder: (folder / "model.safetensors").write_bytes(
+            struct.pack("<Q", len(EIGHT_BIT_FLOATS)) + EIGHT_BIT_FLOATS + bytes(4)
+        ),
+        "model.safetensors: the tensor a has the dtype F8_E4M3, which is not one of BF16, BOOL, ",
     ),
     "missing": (
         lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.bias", None),

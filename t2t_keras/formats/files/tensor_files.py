@@ -117,14 +117,18 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Reads all tensors of a safetensors file.
 
     Raises:
-        InputError: the file cannot be read, or the package is missing.
+        InputError: the file cannot be read, a tensor has a dtype that NumPy lacks, or the package is missing.
     """
     safetensors, contents = _safetensors(), read_bytes(path)
     try:
         items = safetensors.deserialize(contents)
-        return {name: np.frombuffer(each["data"], _TYPES[each["dtype"]]).reshape(each["shape"]) for name, each in items}
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+    except safetensors.SafetensorError as error:
         raise InputError(f"{path} cannot be read as safetensors: {error}") from error
+    for name, item in items:
+        if item["dtype"] not in _TYPES:
+            valid = ", ".join(_TYPES)
+            raise InputError(f"{path}: the tensor {name} has the dtype {item['dtype']}, which is not one of {valid}")
+    return {name: np.frombuffer(item["data"], _TYPES[item["dtype"]]).reshape(item["shape"]) for name, item in items}
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
