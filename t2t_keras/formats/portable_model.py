@@ -46,8 +46,8 @@ class PortableModel:
 
 # Other projects divide a score by a power of the hypothesis's length. `length_normalization` by exponent.
 NORMALIZATIONS = {0.0: "none", 1.0: "average"}
-# Settings that do not need a note when an engine lacks them.
-_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")
+# Settings that do not need a note when an engine lacks them; `task_notes` names the tag.
+_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16", "tag")
 
 
 def normalization(exponent: float) -> dict[str, Any]:
@@ -79,16 +79,19 @@ def search_notes(decode: DecodeConfig, supported: Sequence[str], engine: str) ->
     return (f"the search of {engine} does not support {', '.join(omissions)}",) if omissions else ()
 
 
-def task_notes(task: str, engine: str) -> tuple[str, ...]:
-    """Returns a note if the task is not translation, because `engine` does not post-process outputs."""
-    if task == DataConfig.task:
-        return ()
-    return (f"{engine} returns the raw output of the model; it does not support the task {task}",)
+def task_notes(config: Config, engine: str) -> tuple[str, ...]:
+    """Returns notes on the tag of sources, which `engine` does not add, and on tasks whose outputs are processed."""
+    notes: tuple[str, ...] = ()
+    if tag := config.decode.tag:
+        notes = (f"each text must begin with the tag {tag}, which {engine} does not add",)
+    if (task := config.data.task) != DataConfig.task:
+        notes = (*notes, f"{engine} returns the raw output of the model; it does not support the task {task}")
+    return notes
 
 
 def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
     """Returns notes on pre- and post-processing of text that `engine`, which only runs the model, does not do."""
-    notes = task_notes(model.config.data.task, engine)
+    notes = task_notes(model.config, engine)
     source, letters = model.tokenizer.source, string.ascii_uppercase
     # A vocabulary trained on lowercased text may lowercase its input itself.
     if model.config.data.lowercases_sources and source.encode(letters) != source.encode(letters.lower()):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from t2t_keras.config import Config, DataConfig, TransformerConfig
+from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.errors import InputError
 from t2t_keras.formats.portable_model import PortableModel, check_whole, text_notes
 from tests.formats import foreign
@@ -45,6 +45,8 @@ def test_what_another_engine_leaves_out_is_noted():
     assert text_notes(model_of(), "Engine") == ()
     assert text_notes(model_of(lowercase="both"), "Engine") == (lowercase,)
     assert text_notes(model_of(task="classification"), "Engine") == (task,)
+    tagged = dataclasses.replace(MODEL, config=dataclasses.replace(MODEL.config, decode=DecodeConfig(tag="<2fr>")))
+    assert text_notes(tagged, "Engine") == ("each text must begin with the tag <2fr>, which Engine does not add",)
     assert (
         "first letter of each output of Engine must be capitalised" in text_notes(model_of(truecase=True), "Engine")[0]
     )

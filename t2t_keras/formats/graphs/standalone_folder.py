@@ -35,4 +35,4 @@ def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
     if notes := write_vocabularies(model, folder):
         return (*notes, f"there is no {PROGRAM}: it cannot split texts")
     (folder / PROGRAM).write_bytes(Path(standalone.__file__).read_bytes())
-    return (*search_notes(decode, standalone.SETTINGS, PROGRAM), *task_notes(data.task, PROGRAM))
+    return (*search_notes(decode, standalone.SETTINGS, PROGRAM), *task_notes(model.config, PROGRAM))
