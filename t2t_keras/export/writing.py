@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import tensorflow as tf
 
@@ -48,7 +48,8 @@ def export_translator(
     Raises:
         ValueError: the model is an ensemble, the translator has a glossary, the storage is unknown, or the call is in
             the scope of a `tf.distribute.Strategy`, whose variables no server could read.
-        InputError: the package for the warm-up requests is not installed.
+        InputError: the tokenizer is not a `Tokenizer`, `export_dir` is a URL, or the package for the warm-up requests
+            is not installed.
         OSError: the version cannot be written.
     """
     _ = translator.single_model  # raises for an ensemble
@@ -60,6 +61,9 @@ def export_translator(
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():
         raise ValueError("export_translator must be called outside the scope of a tf.distribute.Strategy")
+    if not isinstance(translator.tokenizer, Tokenizer):
+        kind = type(translator.tokenizer).__name__
+        raise InputError(f"only a vocabulary of this package can be exported: a Tokenizer, not a {kind}")
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
     check_messages()
@@ -86,11 +90,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
     # The module holds only what a loader must find. Everything else that the signatures need stays outside of it.
     module = tf.Module()
     module.weights = weights.variables
-    tokenizer = translator.tokenizer
-    if not isinstance(tokenizer, Tokenizer):
-        raise InputError(
-            f"only a vocabulary of this package can be exported: a Tokenizer, not a {type(tokenizer).__name__}"
-        )
+    tokenizer = cast(Tokenizer, translator.tokenizer)
     module.tokenizer = tokenizer.graph_tokenizer()
     module.source_tokenizer = module.tokenizer
     if tokenizer.source is not tokenizer:
