@@ -43,7 +43,6 @@ from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.sentencepiece_models import without_symbols
-from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 
 LAYERS = LayerNames(
@@ -253,7 +252,7 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
     config = model.sizes
     if quantization != "float32":
         raise InputError(f"--quantization={quantization}: transformers supports float32, and casts when it loads")
-    if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
+    if model.has_subwords:
         raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
     check_expressible(config, "Marian of transformers", norm_position="post", position_encoding="sinusoidal")
     layers = dataclasses.replace(config, use_attention_bias=True)

@@ -14,6 +14,7 @@ from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.tensor_names import Arrays, LayerNames, check_all_known, weights_of
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import weight_names
+from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 
 
@@ -42,6 +43,11 @@ class PortableModel:
         if type(model) is not TransformerConfig:  # a derived class belongs to a different family
             raise InputError(f"formats of other projects do not support a model of the family {model.family}")
         return model
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether a vocabulary consists of tensor2tensor's subwords, which SentencePiece cannot read."""
+        return any(side.serialized.startswith(MAGIC) for side in (self.tokenizer, self.tokenizer.source))
 
 
 # Other projects divide a score by a power of the hypothesis's length. `length_normalization` by exponent.

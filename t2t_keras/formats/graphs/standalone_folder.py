@@ -5,7 +5,6 @@ from pathlib import Path
 
 from t2t_keras.formats.graphs import standalone
 from t2t_keras.formats.portable_model import PortableModel, search_notes, task_notes
-from t2t_keras.text.subwords import MAGIC
 
 PROGRAM = "translate.py"
 
@@ -15,7 +14,7 @@ def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
     tokenizer = model.tokenizer
     for name, side in (("source.model", tokenizer.source), ("target.model", tokenizer)):
         (folder / name).write_bytes(side.serialized)
-    if tokenizer.serialized.startswith(MAGIC):
+    if model.has_subwords:
         return ("source.model and target.model are subwords of tensor2tensor, which SentencePiece cannot read",)
     return ()
 
