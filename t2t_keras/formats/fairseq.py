@@ -21,7 +21,7 @@ from t2t_keras.formats.files.setting_files import check_kinds, check_settings, n
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.formats.portable_model import PortableModel, assembled, with_wider_layers
 from t2t_keras.formats.tensor_names import Arrays
-from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary
+from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary, vocabulary_sizes
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.sentencepiece_models import word_model
@@ -91,8 +91,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     positions = [_positions(path, tensors, stack, model.d_model) for stack in _STACKS]
     positions[1][0] += start  # fairseq's decoder starts with the end symbol
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
-    data_settings: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
-    data = DataConfig(max_length=512, **data_settings)
+    data = DataConfig(max_length=512, **vocabulary_sizes(vocabulary.tokenizer) | languages)
     notes = ("input must consist of tokens separated by blanks, prepared and split as the model's training text",)
     config = Config(model=model, data=data, decode=_SEARCH)
     return PortableModel(config, weights, vocabulary.tokenizer, () if list(folder.glob("*.model")) else notes)

@@ -37,7 +37,14 @@ from t2t_keras.formats.portable_model import (
     with_wider_layers,
 )
 from t2t_keras.formats.tensor_names import Arrays, LayerNames, tensors_of
-from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
+from t2t_keras.formats.vocabularies import (
+    BARRED,
+    NamedIds,
+    check_covered,
+    is_language,
+    mapped_vocabulary,
+    vocabulary_sizes,
+)
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
@@ -242,9 +249,9 @@ def _data_config(folder: Path, tokenizer: Tokenizer, overrides: Mapping[str, str
     settings = read_json(path) if path.exists() else {}
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
     codes = {name: language for name, language in languages.items() if language} | dict(overrides)
-    sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
     with named(path):
-        return DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **sizes), len(codes) == 2
+        data = DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **vocabulary_sizes(tokenizer))
+    return data, len(codes) == 2
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from t2t_keras.formats.files.setting_files import (
 from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
 from t2t_keras.formats.tensor_names import Arrays, LayerNames
-from t2t_keras.formats.vocabularies import BARRED, NamedIds, mapped_vocabulary
+from t2t_keras.formats.vocabularies import BARRED, NamedIds, mapped_vocabulary, vocabulary_sizes
 from t2t_keras.symbols import UNK_ID
 from t2t_keras.text.sentencepiece_models import parsed
 
@@ -137,9 +137,8 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     weights = assembled(path, tensors, model, tables, layers(norm_position), _OTHER_TENSORS)
     if position_table is not None:
         weights |= {f"{side}_positions/table": np.asarray(position_table, np.float32) for side in ("source", "target")}
-    sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
     codes: dict[str, Any] = dict(languages or {})
-    data = DataConfig(vocab_type="unigram", **codes, **sizes)
+    data = DataConfig(vocab_type="unigram", **codes, **vocabulary_sizes(vocabulary.tokenizer))
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(search.get("normalize", 0.0))
     for name in _UNSUPPORTED:
         if value := search.get(name):

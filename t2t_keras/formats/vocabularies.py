@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,11 @@ class IdMap(NamedTuple):
             bias[barred_rows] = BARRED
         source, target = _rows(old.source, self.source_rows), _rows(old.target, self.target_rows)
         return Tables(source, target, _rows(old.output, self.target_rows), bias)
+
+
+def vocabulary_sizes(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Returns the fields of a `DataConfig` that depend on the vocabularies."""
+    return {name: size or 0 for name, size in tokenizer.sizes.items()}
 
 
 # A matrix may have more rows than there are tokens, because its rows are padded to a multiple of 8 or 64.
