@@ -242,6 +242,12 @@ def test_a_unit_without_a_translation_stays():
     assert file.filled(results) == SAMPLES[".srt"].encode()
 
 
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+def test_surrogate_pairs_are_one_character(suffix):
+    text = translated_file('{"a": "One \\ud83d\\ude00 dög."}', suffix).decode()
+    assert text == '{"a": "ONE \U0001f600 DÖG."}'
+
+
 def test_declared_encodings_are_kept():
     po = SAMPLES[".po"].replace("UTF-8", "ISO-8859-1").replace("A dog runs.", "A café.").encode("latin-1")
     assert 'msgstr "A CAFÉ."'.encode("latin-1") in translated_file(po, ".po")
