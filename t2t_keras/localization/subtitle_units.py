@@ -16,7 +16,13 @@ _BLANK_LINE = re.compile(r"(?:\A|\n)[ \t]*\n")
 
 
 def srt_units(text: str, options: Options) -> list[Unit]:
-    """Returns the units of SubRip subtitles."""
+    """Returns the units of SubRip subtitles.
+
+    Raises:
+        InputError: a timing is not valid, or the file has text but no timing; names the line.
+    """
+    if text.strip() and not _ANY_TIMING.search(text):
+        raise faulty(text, 0, "no timing such as 00:00:01,000 --> 00:00:02,500; is this a .srt file?")
     return _units(text, _NEXT_NUMBER)
 
 
@@ -24,7 +30,7 @@ def vtt_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of WebVTT subtitles; notes, styles and regions stay unchanged.
 
     Raises:
-        InputError: the file does not begin with WEBVTT.
+        InputError: the file does not begin with WEBVTT, or a timing is not valid; names the line.
     """
     if not re.match(r"WEBVTT(?:[ \t\n]|\Z)", text):
         raise faulty(text, 0, "a .vtt file must begin with WEBVTT")

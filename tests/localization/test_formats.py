@@ -282,6 +282,7 @@ FAULTS = [
     ),
     (".ts", "", "line 1: not well-formed XML: no element found"),
     (".srt", "1\n00:00:01,000 --> soon\nA dog.\n", "line 2: not a valid timing"),
+    (".srt", "{25}{75}A dog.\n", "line 1: no timing such as 00:00:01,000 --> 00:00:02,500"),
     (".ts", "<TS>" + "<a>" * 200, "line 1: elements are nested"),
     (".yaml", "[" * 1_000, "line 1: not valid YAML: nested too deep"),
     (".vtt", "00:01.000 --> 00:02.000\nA dog.\n", "line 1: a .vtt file must begin with WEBVTT"),
