@@ -143,6 +143,10 @@ def _entries(text: str) -> list[_Entry]:
         if "msgid" not in entry.strings or not entry.is_complete:
             first = next(iter(entry.strings.values()))
             raise faulty(text, first.start, "an entry needs msgid and msgstr")
+        is_plural = "msgid_plural" in entry.strings
+        if any((keyword == "msgstr") == is_plural for keyword in entry.strings if keyword.startswith("msgstr")):
+            expected = "msgid_plural needs msgstr[0]" if is_plural else "msgstr[0] needs msgid_plural"
+            raise faulty(text, entry.strings["msgid"].start, expected)
     return entries
 
 

@@ -270,6 +270,8 @@ FAULTS = [
     (".po", 'msgid "a"\nmsgstr "b"\n\nmsgid "c\nmsgstr ""\n', "line 4: not a line of a .po file"),
     (".po", 'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', "line 4: an entry needs msgid and msgstr"),
     (".po", 'msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "line 3: a second msgstr"),
+    (".po", 'msgid "a"\nmsgid_plural "b"\nmsgstr ""\n', "line 1: msgid_plural needs msgstr[0]"),
+    (".po", 'msgid "a"\nmsgstr[0] ""\n', "line 1: msgstr[0] needs msgid_plural"),
     (".po", '# x\n"a"\n', "line 2: not a quoted string after a keyword"),
     (".po", 'msgid ""\nmsgstr "Content-Type: text/plain; charset=nonsense\\n"\n', "unknown character encoding"),
     (".po", 'msgid "caf\xe9"\nmsgstr ""\n'.encode("latin-1"), "line 1: not valid utf-8"),
