@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from t2t_keras.errors import InputError
-from t2t_keras.localization.units import Options, Unit, faulty, replacement, text_part
+from t2t_keras.localization.units import Edit, Options, Unit, faulty, replacement, text_part
 
 _QUOTED = r'"(?:[^"]|"")*"'
 
@@ -45,7 +45,7 @@ def _units(text: str, separator: str, options: Options) -> list[Unit]:
         if len(row) == 1 and not row[0].text:
             continue
         if len(row) <= max(source, target):
-            raise faulty(text, row[0].start, f"{len(row)} cells, but the header has {len(names)}")
+            raise faulty(text, row[0].start, f"expected {len(names)} cells, as in the header, got {len(row)}")
         units.append(_unit(text, separator, row[source], row[target]))
     return units
 
@@ -53,7 +53,7 @@ def _units(text: str, separator: str, options: Options) -> list[Unit]:
 def _unit(text: str, separator: str, source: _Cell, target: _Cell) -> Unit:
     is_quoted = text.startswith('"', source.start) or text.startswith('"', target.start)
 
-    def edits(translation: str):
+    def edits(translation: str) -> list[Edit]:
         spelling = translation
         if is_quoted or re.search(f'[\n"{separator}]', translation):
             spelling = '"' + translation.replace('"', '""') + '"'

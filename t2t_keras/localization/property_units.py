@@ -3,6 +3,7 @@
 import re
 
 from t2t_keras.localization.units import (
+    Edit,
     Options,
     Style,
     Unit,
@@ -60,7 +61,7 @@ def _property(text: str, start: int, end: int, note: str) -> Unit:
         codes = [int.from_bytes(units[n : n + 2], "big") for n in range(0, len(units), 2)]
         return "".join(chr(code) if code < 0x80 else f"\\u{code:04X}" for code in codes)
 
-    def edits(translation: str):
+    def edits(translation: str) -> list[Edit]:
         blank = "\\" if translation.startswith(" ") else ""
         return replacement(start, end)(blank + translation)
 
@@ -78,7 +79,8 @@ def apple_units(text: str, options: Options) -> list[Unit]:
     while place < len(text):
         match = _APPLE.match(text, place)
         if not match:
-            raise faulty(text, place, f'not an entry "key" = "value"; : {text[place : place + 40].splitlines()[0]!r}')
+            line = text[place : place + 40].splitlines()[0]
+            raise faulty(text, place, f"""expected "key" = "value"; got {line!r}""")
         if match["comment"]:
             note = match["comment"].strip("/* \n")
         elif match["value"]:

@@ -290,13 +290,13 @@ FAULTS = [
     (".vtt", "00:01.000 --> 00:02.000\nA dog.\n", "line 1: a .vtt file must begin with WEBVTT"),
     (".csv", "id,text\n1,A dog\n", "line 1: --column=source is not in the header; its columns are 'id', 'text'"),
     (".csv", "source,source,target\n", "line 1: --column=source occurs twice"),
-    (".csv", "source,target\nA dog,\nA cat\n", "line 3: 1 cells, but the header has 2"),
+    (".csv", "source,target\nA dog,\nA cat\n", "line 3: expected 2 cells, as in the header, got 1"),
     (".csv", 'source,target\n"A dog,\n', "line 2: a quote is not closed"),
     (".json", '{"a": 1,\n"b" 2}', "line 2: not valid JSON: Expecting ':' delimiter"),
     (".json", "[" * 100_000, "not valid JSON"),
     (".yaml", "a: b\nc: [d\n", "line 3: not valid YAML"),
     (".yaml", "a: \x01\n", "line 1: not valid YAML"),
-    (".strings", '"a" = "b";\n"c" = d;\n', "line 2: not an entry"),
+    (".strings", '"a" = "b";\n"c" = d;\n', 'line 2: expected "key" = "value"; got'),
 ]
 
 
