@@ -7,7 +7,7 @@ from t2t_keras.localization.units import (
     Options,
     Style,
     Unit,
-    faulty,
+    error_at,
     replacement,
     text_part,
     with_backslashes,
@@ -32,8 +32,8 @@ _APPLE = re.compile(
 def property_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of Java properties.
 
-    Characters beyond ASCII are escaped unless the file contains any. If a value has arguments of MessageFormat, such as
-    `{0}`, and no single apostrophe, its apostrophes are doubled.
+    Non-ASCII characters are escaped, unless the file itself contains some. If a value has arguments of MessageFormat,
+    such as `{0}`, and no single apostrophe, its apostrophes are doubled.
     """
     units, place, note = [], 0, ""
     while place < len(text) and (match := _PROPERTY.match(text, place)):
@@ -44,7 +44,7 @@ def property_units(text: str, options: Options) -> list[Unit]:
             note = ""
         place = match.end()
     if place < len(text):
-        raise faulty(text, place, "not a line of a .properties file")
+        raise error_at(text, place, "not a line of a .properties file")
     return units
 
 
@@ -80,7 +80,7 @@ def apple_units(text: str, options: Options) -> list[Unit]:
         match = _APPLE.match(text, place)
         if not match:
             line = text[place : place + 40].splitlines()[0]
-            raise faulty(text, place, f"""expected "key" = "value"; got {line!r}""")
+            raise error_at(text, place, f"""expected "key" = "value"; got {line!r}""")
         if match["comment"]:
             note = match["comment"].strip("/* \n")
         elif match["value"]:
