@@ -70,7 +70,7 @@ _SEARCH = DecodeConfig(
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
     """Reads a model; see `known_formats.Reader`."""
     path = only_file(folder, "*.pt")
-    settings, tensors = _contents(path)
+    settings, tensors = _read_checkpoint(path)
     tables = _tables(path, tensors)
     languages = _languages(path, settings, languages or {})
     vocabulary = mapped_vocabulary(folder, *_sides(folder, tensors, languages))
@@ -97,7 +97,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     return PortableModel(config, weights, vocabulary.tokenizer, () if list(folder.glob("*.model")) else notes)
 
 
-def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Reads the settings and the tensors; tensors of old versions get their current names."""
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):

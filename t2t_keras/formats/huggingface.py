@@ -373,11 +373,12 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
 
 
 def _differences(model: PortableModel) -> tuple[str, ...]:
-    """Returns notes on what differs in transformers."""
+    """Returns notes on differences between this project and transformers."""
     notes = []
     if model.sizes.layer_norm_epsilon != _EPSILON:
-        notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")
+        epsilon = model.sizes.layer_norm_epsilon
+        notes.append(f"transformers uses {_EPSILON} in layer normalisation, and this model {epsilon}")
     if model.config.decode.length_normalization == "gnmt" and model.config.decode.length_penalty:
-        notes.append("the length penalty there has a different formula: scores and some translations differ")
+        notes.append("transformers has a different length penalty: scores and some translations differ")
     search = search_notes(model.config.decode, _SETTINGS, "transformers")
     return (*notes, *search, *text_notes(model, "transformers"))

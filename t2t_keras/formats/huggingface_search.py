@@ -44,7 +44,7 @@ _UNSUPPORTED: Mapping[str, Collection[Any]] = {
     "watermarking_config": (),
     "token_healing": (False,),
 }
-# Settings that matter only if outputs are sampled, which a note on `do_sample` says.
+# Settings that matter only if outputs are sampled; a note then names `do_sample`.
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
 # Settings of speed, of what is returned, and of the file itself.
 _WITHOUT_EFFECT = (
@@ -103,7 +103,7 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
     ]
     if limit >= MAX_POSITIONS:
         omissions += [f"{name}={values[name]}" for name in ("max_new_tokens", "max_length") if name in values][:1]
-    notes = (f"{path.name} says {', '.join(omissions)}, which is not converted",) if omissions else ()
+    notes = (f"settings of {path.name} that are not converted: {', '.join(omissions)}",) if omissions else ()
     return decode, penalty_notes(exponent) + notes
 
 

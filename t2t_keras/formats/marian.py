@@ -23,7 +23,7 @@ from t2t_keras.formats.files.setting_files import (
     check_settings,
     number_setting,
     only_file,
-    parsed_yaml,
+    parse_yaml,
     read_bytes,
     whole_setting,
 )
@@ -102,7 +102,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     if _SETTINGS not in tensors:
         raise InputError(f"{path} has no {_SETTINGS}: it is not a model of Marian, or is older than 2018")
     place = f"{path}, {_SETTINGS}"
-    settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), place)
+    settings = parse_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), place)
     norm_position = _norm_position(place, settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
     search, decode = _search(folder)
@@ -142,7 +142,7 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     config, notes = Config(model=model, data=data, decode=decode), penalty_notes(search.get("normalize", 0.0))
     for name in _UNSUPPORTED:
         if value := search.get(name):
-            notes += (f"{name}={value} has no equivalent here: some translations differ",)
+            notes += (f"{name}={value} is not converted, so some translations differ",)
     return PortableModel(config, _scale(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)
 
 
@@ -154,7 +154,7 @@ def _search(folder: Path) -> tuple[dict[str, Any], DecodeConfig]:
     """
     paths = (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml")))
     path = next((path for path in paths if path.exists()), None)
-    search = parsed_yaml(read_bytes(path), str(path)) if path else {}
+    search = parse_yaml(read_bytes(path), str(path)) if path else {}
     vocabs = search.get("vocabs", ["vocab.yml"])
     if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
         raise InputError(f"{path}: vocabs must be names of files, got {vocabs!r}")

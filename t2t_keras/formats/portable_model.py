@@ -20,7 +20,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 
 @dataclasses.dataclass(frozen=True)
 class PortableModel:
-    """A Transformer on its way from one format to another.
+    """A Transformer that was read from one format, or that will be written in another.
 
     Attributes:
         config: the settings of the model and of its search, and what is known about its data.
@@ -68,7 +68,8 @@ def penalty_notes(exponent: float) -> tuple[str, ...]:
     if exponent in NORMALIZATIONS:
         return ()
     return (
-        f"scores are divided by length^{exponent:g} there, but by a different formula here: some translations differ",
+        f"the original search divides scores by length^{exponent:g}; this project uses a different formula, so some "
+        "translations differ",
     )
 
 
@@ -101,11 +102,11 @@ def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
     source, letters = model.tokenizer.source, string.ascii_uppercase
     # A vocabulary trained on lowercased text may lowercase its input itself.
     if model.config.data.lowercases_sources and source.encode(letters) != source.encode(letters.lower()):
-        notes = (f"text must be lowercased before {engine} gets it, as the model's training text was", *notes)
+        notes = (f"lowercase each text before {engine} reads it, because the training text was lowercased", *notes)
     if model.config.data.truecase:
         notes = (
             *notes,
-            f"the first letter of each output of {engine} must be capitalised, because training lowered it",
+            f"capitalise the first letter of each output of {engine}, because training lowered it",
         )
     return notes
 
@@ -137,13 +138,14 @@ def assembled(
     entries = list(layers.entries(config))
     for table in tables.weights(config).values():
         if table.shape[-1] not in (config.d_model, config.vocab_size):
-            raise InputError(f"{path}: a matrix of tokens is {table.shape[-1]} wide, but states are {config.d_model}")
+            width = table.shape[-1]
+            raise InputError(f"{path}: the embedding matrices must have {config.d_model} columns, got {width}")
     with named(path):
         check_all_known(tensors, entries, ignored)
         return {**weights_of(tensors, entries, weight_shapes(config)), **tables.weights(config)}
 
 
-def check_whole(path: Path | str, model: PortableModel) -> None:
+def check_model(path: Path | str, model: PortableModel) -> None:
     """Checks the settings of a model, and the names, shapes and values of its weights.
 
     Raises:
@@ -155,12 +157,15 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
     expected = weight_shapes(model.sizes)
     shapes = {name: tuple(array.shape) for name, array in model.weights.items()}
     for name in sorted(expected.keys() | shapes.keys()):
-        if shapes.get(name) != expected.get(name):
-            difference = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (shapes, expected))
-            raise InputError(f"{path}: {name} is {difference}")
+        if name not in shapes:
+            raise InputError(f"{path}: the weight {name} is missing")
+        if name not in expected:
+            raise InputError(f"{path}: the weight {name} does not belong to this model")
+        if shapes[name] != expected[name]:
+            raise InputError(f"{path}: {name} must have shape {list(expected[name])}, got {list(shapes[name])}")
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
-            raise InputError(f"{path}: {name} has values that are infinite or NaN, so nothing can be computed")
+            raise InputError(f"{path}: {name} has values that are infinite or NaN")
 
 
 def with_wider_layers(tensors: Arrays, start: str, increase: int) -> dict[str, np.ndarray]:

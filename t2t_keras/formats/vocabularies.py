@@ -13,7 +13,7 @@ from t2t_keras.symbols import SPECIAL
 from t2t_keras.text.sentencepiece_models import pieces_of, tokenizer_of
 from t2t_keras.text.tokenizer import Tokenizer
 
-# A logit low enough for a probability of 0 in float32, but not so low that label smoothing gives a huge loss.
+# A logit that gives a probability of 0 in float32, but not so low that label smoothing gives a huge loss.
 BARRED = -1e4
 
 _LANGUAGE = re.compile(r">>[^<>\s]+<<")

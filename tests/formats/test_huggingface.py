@@ -307,7 +307,7 @@ def read_notes(folder, **generation):
 @pytest.mark.parametrize("name", LOST)
 def test_a_search_setting_that_is_not_converted_is_named(folder, name):
     _, notes = read_notes(folder, **{name: LOST[name]})
-    assert notes == (f"generation_config.json says {name}={LOST[name]}, which is not converted",)
+    assert notes == (f"settings of generation_config.json that are not converted: {name}={LOST[name]}",)
 
 
 def test_search_settings_that_are_usual_or_converted_need_no_note(folder):

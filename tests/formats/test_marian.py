@@ -184,12 +184,12 @@ def test_a_damaged_vocabulary_is_refused(tmp_path, text, message):
         ({"right-left": True}, "right-left=True is not supported"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
-        ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as a text; got None"),
+        ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as text; got None"),
         ({"dec-depth": "6"}, "model.npz, special:model.yml must define dec-depth as a whole number; got '6'"),
         ({"enc-depth": 0}, "model.npz, special:model.yml: model.num_encoder_layers must be .* at least 1, got 0"),
-        ({"dim-emb": 10}, r"a matrix of tokens is 8 wide, but states are 10"),
+        ({"dim-emb": 10}, r"the embedding matrices must have 10 columns, got 8"),
         ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
-        ({"enc-depth": 1}, "some tensors have no place in a Transformer: encoder_l2_self_Wq"),
+        ({"enc-depth": 1}, "some tensors do not belong to a Transformer: encoder_l2_self_Wq"),
     ],
 )
 def test_other_networks_are_refused(tmp_path, settings, message):

@@ -41,7 +41,7 @@ def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np
         for path in paths:
             if not path.exists():
                 raise InputError(f"{path} is missing: the weights are in {len(paths)} files, from {paths[0].name} on")
-            tensors |= read_safetensors(path) if path.suffix == ".safetensors" else _arrays(path)
+            tensors |= read_safetensors(path) if path.suffix == ".safetensors" else _read_torch_tensors(path)
         if missing := sorted(_index(folder, name).keys() - tensors.keys()):
             raise InputError(f"{_index_path(folder, name)}: {missing[0]} is in none of the {len(paths)} files")
         return paths[0], tensors
@@ -103,7 +103,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path} cannot be read as .npz: {error}") from error
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _read_torch_tensors(path: Path) -> dict[str, np.ndarray]:
     """Reads the tensors of a torch file."""
     contents = read_torch_file(path)
     if not isinstance(contents, Mapping):

@@ -10,7 +10,7 @@ PROGRAM = "translate.py"
 
 
 def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
-    """Writes source.model and target.model, and returns notes on them."""
+    """Writes source.model and target.model; returns a note if SentencePiece cannot read them."""
     tokenizer = model.tokenizer
     for name, side in (("source.model", tokenizer.source), ("target.model", tokenizer)):
         (folder / name).write_bytes(side.serialized)
@@ -19,13 +19,13 @@ def write_vocabularies(model: PortableModel, folder: Path) -> tuple[str, ...]:
     return ()
 
 
-def write_beside(model: PortableModel, folder: Path) -> tuple[str, ...]:
+def write_standalone_files(model: PortableModel, folder: Path) -> tuple[str, ...]:
     """Writes the vocabularies, the settings of the search and, if possible, the program that translates.
 
     There is no program for vocabularies of tensor2tensor's subwords, which SentencePiece cannot read.
 
     Returns:
-        Notes on what the program lacks.
+        Notes on settings and tasks that the program does not support.
     """
     decode, data = model.config.decode, model.config.data
     settings = {name: getattr(decode, name) for name in standalone.SETTINGS}
