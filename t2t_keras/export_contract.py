@@ -88,7 +88,7 @@ def _signature(inputs: str, outputs: str, **state: bool) -> SignatureContract:
 _TOKEN_INPUTS = "source_ids int32 [batch, source_len], source_length int32 [batch]"
 _TOKEN_OUTPUTS = "translation_ids int32 [batch, target_len], translation_length int32 [batch], score float32 [batch]"
 
-# All signatures by name; an export need not have each of them. k is the beam size.
+# All signatures by name; an export may lack some of them. k is the beam size.
 SIGNATURES: Mapping[str, SignatureContract] = MappingProxyType(
     {
         SERVING_DEFAULT: _signature("text [batch]", "translation [batch], score float32 [batch]"),

@@ -18,7 +18,7 @@ from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.smaller_graph import shrink
-from t2t_keras.export.warmup import check_messages, warmup_records
+from t2t_keras.export.warmup import check_serving_messages, warmup_records
 from t2t_keras.export_contract import ASSETS, CONFIG_FILE, GRAPH_FILE, VOCABULARY_FILE, WARM_UP_FILE
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
@@ -66,7 +66,7 @@ def export_translator(
         raise InputError(f"only a vocabulary of this package can be exported: a Tokenizer, not a {kind}")
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
-    check_messages()
+    check_serving_messages()
     details: dict[str, Any] = {"weights": storage, "excluded": list(translator.settings.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
