@@ -126,7 +126,7 @@ def _views(explanation: "Explanation") -> "dict[Kind, View]":
 
 
 def _pictures(kind: "Kind", view: "View") -> list[Picture]:
-    from t2t_keras.pictures.attention import heat_maps, lines
+    from t2t_keras.pictures.attention import draw_heat_maps, draw_lines
 
     num_layers, num_heads = view.weights.shape[:2]
     styles = _STYLE.value or (_STYLES if _QUERY.value is None else ("lines",))
@@ -149,7 +149,7 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
         head_weights = weights[[number - 1 for number in numbers]]
         rows = [f"layer {number}" for number in numbers]
         name = f"{kind}_maps{'' if layer is None else f'_layer{layer}'}{suffix}"
-        figure = heat_maps(head_weights, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
+        figure = draw_heat_maps(head_weights, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
         pictures.append(Picture(name, figure))
     if "lines" in styles:
         number = layer or max(num_layers - 1, 1)
@@ -157,7 +157,7 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
         title = f"{_FULL_NAMES[kind]}, layer {number} of {num_layers}"
         mean_color = num_heads if len(heads) > 1 else 0
         colors = [mean_color if head == "mean" else int(head) - 1 for head in heads]
-        figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=query_places, title=title)
+        figure = draw_lines(weights[number - 1], *tokens, names=names, colors=colors, only=query_places, title=title)
         pictures.append(Picture(f"{kind}_lines_layer{number}{suffix}", figure))
     return pictures
 
