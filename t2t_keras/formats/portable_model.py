@@ -57,7 +57,7 @@ _WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16", "tag")
 
 
 def normalization(exponent: float) -> dict[str, Any]:
-    """Returns the settings of a search that divides scores by length^exponent, or the closest settings there are."""
+    """Returns the settings of a search that divides scores by length^exponent, or the closest available settings."""
     if exponent in NORMALIZATIONS:
         return {"length_normalization": NORMALIZATIONS[exponent]}
     return {"length_penalty": exponent}

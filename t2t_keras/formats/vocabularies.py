@@ -87,7 +87,7 @@ def check_covered(path: Path, count: int, rows: int) -> None:
     """Checks that the size of a vocabulary fits a matrix.
 
     Raises:
-        InputError: there are more entries than rows, or so few that the vocabulary must be truncated; names its file.
+        InputError: there are more entries than rows, or so few that the vocabulary must be truncated; names the file.
     """
     if count > rows:
         raise InputError(f"{path} has {count} entries, but there are {rows} rows")

@@ -97,7 +97,7 @@ def whole_setting(path: Path | str, settings: Mapping[str, Any], name: str, defa
 
 
 def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Checks that settings, if present, have the only values that this project's Transformer supports.
+    """Checks that settings, if present, have the values that this project's Transformer supports.
 
     Raises:
         InputError: a value is not supported; names the file, the setting and the value.
