@@ -68,6 +68,9 @@ _LONGEST_VALUE = 60  # characters of a value in a note
 def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, tuple[str, ...]]:
     """Reads the settings of the search from generation_config.json or, as older models have them, config.json.
 
+    As in transformers, a generation_config.json that was not derived from config.json replaces all search settings of
+    the latter.
+
     Args:
         folder: folder of the model.
         settings: the contents of config.json.
@@ -79,9 +82,13 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
         InputError: a setting has the wrong type; names the file, the setting and the value.
     """
     path = folder / "generation_config.json"
-    file_settings = read_json(path) if path.exists() else {}
-    path = path if path.exists() else folder / "config.json"
-    generation = {**settings, **file_settings}
+    file_settings: Mapping[str, Any] = {}
+    generation = settings
+    if path.exists():
+        file_settings = read_json(path)
+        generation = {**settings, **file_settings} if file_settings.get("_from_model_config") else file_settings
+    else:
+        path = folder / "config.json"
     exponent = 0.0
     if generation.get("length_penalty", 1.0) is not None:
         exponent = float(number_setting(path, generation, "length_penalty", 1.0))

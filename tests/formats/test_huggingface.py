@@ -324,6 +324,12 @@ def test_search_settings_that_are_usual_or_converted_need_no_note(folder):
         assert (decode.max_length_factor, decode.max_length_offset, notes) == (0, limit, ())
 
 
+@pytest.mark.parametrize("is_derived", [True, False])
+def test_a_generation_config_replaces_the_search_settings_of_config_json(folder, is_derived):
+    decode, _ = read_notes(folder, max_length=20, _from_model_config=is_derived)
+    assert decode.beam_size == (SETTINGS["num_beams"] if is_derived else 1)
+
+
 def in_shards(folder, suffix, count=3, with_index=True):
     """Divides the weights among files; returns the tensors."""
     tensors = read_safetensors(folder / "model.safetensors")
