@@ -89,16 +89,14 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
         generation = {**settings, **file_settings} if file_settings.get("_from_model_config") else file_settings
     else:
         path = folder / "config.json"
-    exponent = 0.0
-    if generation.get("length_penalty", 1.0) is not None:
-        exponent = float(number_setting(path, generation, "length_penalty", 1.0))
-    values = {name: value for name, value in generation.items() if value is not None}
+    values = {name: value for name, value in generation.items() if value is not None}  # null means the default
+    exponent = float(number_setting(path, values, "length_penalty", 1.0))
     # `min_length` counts the start token, `min_new_tokens` does not.
     fewest = whole_setting(path, values, "min_length", 0) - 1, whole_setting(path, values, "min_new_tokens", 0)
     limit = whole_setting(path, values, "max_new_tokens", 0) or whole_setting(path, values, "max_length", 1) - 1
     sizes: dict[str, Any] = {
-        "beam_size": whole_setting(path, generation, "num_beams", 1),
-        "no_repeat_ngram_size": whole_setting(path, generation, "no_repeat_ngram_size", 0),
+        "beam_size": whole_setting(path, values, "num_beams", 1),
+        "no_repeat_ngram_size": whole_setting(path, values, "no_repeat_ngram_size", 0),
         "min_length": max(fewest),
     }
     if 0 < limit < MAX_POSITIONS - 1:

@@ -319,6 +319,7 @@ def test_search_settings_that_are_usual_or_converted_need_no_note(folder):
         beam_size=3, no_repeat_ngram_size=2, min_length=3, length_normalization="none", ends_within_beam=True
     )
     assert read_notes(folder, **usual, **converted, transformers_version="5.1") == (decode, ())
+    assert read_notes(folder, length_penalty=None)[0].length_normalization == "average"  # the default there, 1.0
     for settings, limit in (({"max_length": 20}, 19), ({"max_length": 20, "max_new_tokens": 30}, 30)):
         decode, notes = read_notes(folder, **settings)
         assert (decode.max_length_factor, decode.max_length_offset, notes) == (0, limit, ())
