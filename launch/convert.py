@@ -26,8 +26,8 @@ from .flag_types import ANY, NEW_FOLDER, DEFINE_path
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
 
-_FROM = flags.DEFINE_enum("from", None, READERS, "The project whose format --input has.")
-_TO = flags.DEFINE_enum("to", None, WRITERS, "The project whose format --output gets.")
+_FROM = flags.DEFINE_enum("from", None, READERS, "The project whose format --input is in.")
+_TO = flags.DEFINE_enum("to", None, WRITERS, "The project whose format --output is written in.")
 _INPUT = flags.DEFINE_string("input", None, "With --from: the folder of the model; hf://OWNER/NAME is downloaded.")
 _OUTPUT = DEFINE_path("output", None, "With --to: a new folder to write.", NEW_FOLDER)
 _MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory; with --from, a new one.", ANY, required=True)
