@@ -55,7 +55,7 @@ def test_views_are_of_their_numbers(tmp_path):
     np.testing.assert_array_equal(read["transposed"], np.arange(12).reshape(3, 4).T)
     np.testing.assert_array_equal(read["part"], [5, 8])
     torch_writer.save({"beyond": View(whole, 5, (4,), (3,))}, tmp_path / "beyond.pt")
-    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor reaches beyond"):
+    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor extends beyond"):
         read_torch_file(tmp_path / "beyond.pt")
 
 
