@@ -32,10 +32,10 @@ class Numbers:
     @classmethod
     def of(cls, worker: Worker) -> "Numbers":
         """Returns the numbers of a worker after its turns."""
-        turns = worker.turns or worker.noisy_turns
+        turns = worker.turns
         latencies = [seconds for turn in turns for seconds in turn["latencies"]]
         peak = max(turn["peak_gib"] for turn in turns)
-        return cls(worker.median("seconds"), latencies, peak, turns[-1]["outputs"], len(worker.turns))
+        return cls(worker.median("seconds"), latencies, peak, turns[-1]["outputs"], len(worker.quiet_turns))
 
     def latency(self, percent: float) -> float:
         """Returns a percentile of the latencies, in milliseconds."""

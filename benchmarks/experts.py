@@ -171,7 +171,7 @@ def report(workers: list[Worker]) -> None:
             seconds = each.median(what)
             ratios = seconds / first.median(what), each.about["flops"][what] / first.about["flops"][what]
             cells += [f"{seconds * 1e3:,.1f}", *(f"{ratio:.2f}" for ratio in ratios)]
-        print(f"| {' | '.join(cells)} | {each.about['parameters']:,} | {len(each.turns)} |")
+        print(f"| {' | '.join(cells)} | {each.about['parameters']:,} | {len(each.quiet_turns)} |")
 
 
 if __name__ == "__main__":

@@ -62,11 +62,11 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
         what = name if name.endswith(WORKERS) else f"{name} logical device{'s' * (name != '1')}"
         print(
             f"| {what} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
-            f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.turns)} |"
+            f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.quiet_turns)} |"
         )
     if output:
         with open(output, "w") as file:
-            json.dump({engine.name: engine.turns or engine.noisy_turns for engine in engines}, file, indent=1)
+            json.dump({engine.name: engine.turns for engine in engines}, file, indent=1)
 
 
 def run_engine(flags: argparse.Namespace) -> None:

@@ -149,9 +149,9 @@ class Peer:
     def turn(self, clients: int) -> dict[str, float]:
         """Runs a turn: sentences one by one for a single client, otherwise in batches."""
         worker = self._workers["alone" if clients == 1 else "batches"]
-        worker.turns, worker.noisy_turns = [], []
+        worker.forget_turns()
         worker.turn(tries=1)  # as in the servers
-        return (worker.turns or worker.noisy_turns)[-1]
+        return worker.turns[-1]
 
     def close(self) -> None:
         """Stops both processes."""
