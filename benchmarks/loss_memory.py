@@ -9,11 +9,11 @@ TensorFlow, minus the weights and the optimizer's state.
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 
 from benchmarks.turns import number
+from t2t_keras.machine.peak_memory import peak_bytes
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -33,17 +33,14 @@ def measure(preset: str, vocab_size: int, tokens: int, length: int) -> dict[str,
     batch = {side: rng.integers(3, vocab_size, shape).astype(np.int32) for side in ("source", "target")}
     strategy = make_strategy("cpu")
     tf.matmul(tf.ones([512, 512]), tf.ones([512, 512]))  # memory that libraries allocate on first use
-    idle = _peak_mib()
+    idle = peak_bytes()
     model = Transformer.from_preset(preset, vocab_size=vocab_size)
     step = TrainingStep(model, TrainConfig(), strategy)
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     step.run(distributed(strategy, dataset), 3)
+    peak = (peak_bytes() - idle) / 2**20
     state = 4 * 4 * model.count_params() / 2**20  # weights, two moments, and the copy of the model
-    return {"peak": _peak_mib() - idle, "weights, optimizer and model": state, "the rest": _peak_mib() - idle - state}
-
-
-def _peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+    return {"peak": peak, "weights, optimizer and model": state, "the rest": peak - state}
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.turns import number
+from t2t_keras.machine.peak_memory import peak_bytes
 
 _WORDS = 30_000
 _GENERATED_PAIRS = 100_000  # at a time
@@ -234,7 +235,7 @@ def _planned(data_dir: str) -> dict[str, float]:
     from t2t_keras.data.encoded import EncodedCorpus
     from t2t_keras.data.pipeline import training_dataset
 
-    before = _own_peak()
+    before = peak_bytes()
     started, used = time.perf_counter(), time.process_time()
     corpus = EncodedCorpus.open(data_dir, "train")
     plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, _TOKENS_PER_BATCH, seed=1)
@@ -242,7 +243,7 @@ def _planned(data_dir: str) -> dict[str, float]:
     plan = plans.plan(0)
     planned = time.perf_counter()
     processor = time.process_time() - used
-    planning_memory = _own_peak() - before
+    planning_memory = peak_bytes() - before
     batches = iter(training_dataset(corpus, plans, Position(), 1, [0]))
     next(batches)
     first = time.perf_counter()
@@ -253,7 +254,7 @@ def _planned(data_dir: str) -> dict[str, float]:
         "kept": len(corpus),
         "open_files": len(os.listdir("/proc/self/fd")),
         "open_files_allowed": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "peak_memory": _own_peak(),
+        "peak_memory": peak_bytes(),
         "opening": opened - started,
         "planning": planned - opened,
         "planning_memory": planning_memory,
@@ -276,7 +277,7 @@ def _planned_lengths(pairs: int) -> dict[str, float]:
         part = source[begin : begin + _GENERATED_PAIRS]
         part[:] = np.clip(generator.lognormal(3.2, 0.5, len(part)), 2, 256)
     target = source[::-1].copy()
-    before = _own_peak()
+    before = peak_bytes()
     started = time.perf_counter()
     plan = EpochPlans(source, target, _TOKENS_PER_BATCH, seed=1).plan(0)
     return {
@@ -284,12 +285,8 @@ def _planned_lengths(pairs: int) -> dict[str, float]:
         "pairs_of_the_plan": len(plan.order),
         "lengths": source.nbytes + target.nbytes,
         "planning": time.perf_counter() - started,
-        "planning_memory": _own_peak() - before,
+        "planning_memory": peak_bytes() - before,
     }
-
-
-def _own_peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _table(results: dict[str, dict[str, float]]) -> str:

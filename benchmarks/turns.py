@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.peak_memory import peak_bytes
 from t2t_keras.values import PositiveInt, parsed
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -36,7 +37,7 @@ def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
             "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - cpu,
             "page_faults": _page_faults() - faults,
-            "peak_gib": _peak_gib(),
+            "peak_gib": peak_bytes() / 2**30,
         }
         print(json.dumps({"done": {**numbers, **result}}), flush=True)
 
@@ -145,12 +146,6 @@ def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
 def _page_faults() -> int:
     """Returns the number of pages that were mapped without reading a file."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def _peak_gib() -> float:
-    """Returns the peak resident memory of this process; `ru_maxrss` would include that of its parent."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 2**20
 
 
 def busy_seconds() -> float:
