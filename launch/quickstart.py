@@ -60,8 +60,7 @@ def main(argv: list[str]) -> None:
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
-    updates = f"about {steps.choice('updates'):,} updates of the preset `tiny`, with settings for this machine"
-    program.title(f"2. Training for {_MINUTES.value:g} minutes: {updates}")
+    program.title(f"2. Training for {_MINUTES.value:g} minutes")
     # The corpus has its own validation and test sets.
     program.say(table([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
