@@ -148,6 +148,15 @@ def test_a_damaged_record_is_named(study_dir, text):
         state(FIRST, study_dir)
 
 
+def test_a_damaged_record_of_the_initial_weights_is_named(study_dir):
+    folder = study_dir / "more/seed_1"
+    Run(folder).start(CONFIG, "/data", study_dir / "vocab", {"model_dir": "one/seed_1"})
+    (folder / "checkpoints" / checkpoints.step_name(20)).mkdir(parents=True)
+    (folder / "begins_from.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match=r"begins_from\.json is damaged: "):
+        state(MORE, study_dir)
+
+
 def test_a_training_begins_with_another_ones_average_once(study_dir, monkeypatch):
     begun = []
 
