@@ -111,7 +111,9 @@ class SearchChoice:
         if averages is None:
             averages = tuple(count for count in (5, 10, 20) if count <= len(steps))
         if averages and max(averages) > len(steps):
-            raise InputError(f"{self._run.checkpoints_path} has only {len(steps)} of {max(averages)} checkpoints")
+            raise InputError(
+                f"--averages={max(averages)}: {self._run.checkpoints_path} has only {len(steps)} checkpoints"
+            )
         best_weights: Arrays = load_weights(self._current)
         best_members: list[checkpoints.Checkpoint] = []
         best = self._try(self._current.name, decode)
