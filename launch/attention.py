@@ -1,4 +1,4 @@
-"""Draws the attention behind a translation, as the figures of "Attention Is All You Need" do.
+"""Plots the attention weights of a translation, like the figures of "Attention Is All You Need".
 
 Without --target, the model first translates the sentence. If --output is a folder, the program writes two pictures for
 each kind of attention: a heat map of every layer and head, and the lines from word to word for the heads of one layer.

@@ -1,4 +1,4 @@
-"""Makes a served model from two text files: chooses settings, prepares, trains, scores, exports and describes it.
+"""Trains a model on two text files: chooses settings, prepares the text, trains, scores and exports the model.
 
 Line n of one file is the translation of line n of the other. Files such as .tsv, .tmx and .xliff have both sides. After
 an interruption, run the same command to resume. To train longer, give more --minutes.

@@ -1,4 +1,4 @@
-"""Checks on your own machine that training and serving work, and prints a report as a Markdown table.
+"""Checks that training and serving work on your machine, and prints a report as a Markdown table.
 
 The checks use generated text and short training runs, and download nothing:
   devices: one device and all of them have the same losses.

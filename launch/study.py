@@ -1,4 +1,4 @@
-"""Makes a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
+"""Reproduces a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
 
 Every row is a run in the study's folder. After an interruption, run the same command to resume. Finished rows are
 reused.
