@@ -125,7 +125,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
-    steps.keep_better()
+    steps.choose_weights()
     program.title("3. Scores")
     steps.score()
     for kind, rows in steps.record["examples"].items():
@@ -222,7 +222,7 @@ def _choose(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) ->
     """Returns the choices as JSON values; raises InputError if the flags conflict with the other choices."""
     with steps.preparing():
         program.say("reading the text; its size determines the choices")
-        choices = steps.chosen(survey.pairs, _MINUTES.value, overrides=overrides)
+        choices = steps.choose(survey.pairs, _MINUTES.value, overrides=overrides)
     return [vars(each) for each in choices]
 
 
@@ -231,7 +231,7 @@ def _other_choices(steps: FitSteps) -> str:
     if (pairs := steps.record["pairs"]) is None:
         return ""
     overrides = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
-    new_choices = steps.chosen(pairs, _MINUTES.value, overrides=overrides)
+    new_choices = steps.choose(pairs, _MINUTES.value, overrides=overrides)
     names = [next(each.value for each in choices if each.name == "preset") for choices in (steps.choices, new_choices)]
     if names[0] != names[1]:
         return f"preset: {' -> '.join(names)}"

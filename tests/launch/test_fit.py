@@ -55,7 +55,7 @@ def _save(translator, storage, path):
 
 writing._save = _save
 """
-KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.keep_better")
+KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.choose_weights")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
 EXPORTING = ("t2t_keras.export.writing", "_publish")
