@@ -74,7 +74,7 @@ def _ours(
     compute_type: "ComputeType | None" = None,
     bfloat16: bool = False,
 ) -> Engine:
-    from t2t_keras.machine.streams import share_out_cores, side_by_side
+    from t2t_keras.machine.streams import map_in_parallel, share_out_cores
 
     share_out_cores()
     import tensorflow as tf
@@ -115,7 +115,7 @@ def _ours(
         return [without_end(ids) for ids in result.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:
-        result = side_by_side(search, batches(sources, task["batch_sentences"]))
+        result = map_in_parallel(search, batches(sources, task["batch_sentences"]))
         return [ids for batch in result for ids in batch]
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:

@@ -123,29 +123,29 @@ def write_json(path: Path, values: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
+def read_json(path: Path, convert: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
     """Reads a JSON file and converts its contents.
 
     Args:
         path: the file.
-        made: converts the JSON values.
+        convert: converts the JSON values.
         advice: text at the end of the error message.
 
     Returns:
-        The result of `made`, or None if the file does not exist.
+        The result of `convert`, or None if the file does not exist.
 
     Raises:
-        InputError: the contents are not JSON, or `made` rejects them.
+        InputError: the contents are not JSON, or `convert` rejects them.
     """
     try:
-        return made(json.loads(path.read_text(encoding="utf-8")))
+        return convert(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error!r}{advice}") from error
 
 
-def read_note(path: Path) -> dict[str, Any]:
+def read_cache(path: Path) -> dict[str, Any]:
     """Reads the object in a JSON file that is only a cache; returns {} if the file is missing or damaged."""
     with contextlib.suppress(OSError, InputError):
         if isinstance(values := read_json(path), dict):

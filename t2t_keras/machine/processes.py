@@ -84,7 +84,7 @@ class ProcessDiedError(RuntimeError):
         self.exit_code = exit_code
 
 
-def call_apart(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
+def call_in_process(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
     """Calls a function in a child process, which frees all its resources when it ends, and returns the result.
 
     Args:

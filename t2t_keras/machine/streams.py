@@ -40,7 +40,7 @@ def threads_per_stream() -> int:
     return max(num_cores() // num_streams(), 1)
 
 
-def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
+def map_in_parallel(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
     """Calls a function for each item in `num_streams` threads, and yields the results in order.
 
     A single item is processed in the calling thread. An error of the function is raised in place of its result. After

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 
 from t2t_keras.config import Config
 from t2t_keras.machine.notices import without_notices
-from t2t_keras.machine.processes import call_apart
+from t2t_keras.machine.processes import call_in_process
 from t2t_keras.machine.processor import processor
 from t2t_keras.planning.forecast import Devices, hidden_score_seconds, step, update_flops
-from t2t_keras.studies.matrix_rate import noted_rate
+from t2t_keras.studies.matrix_rate import stored_rate
 from t2t_keras.studies.states import State
 from t2t_keras.studies.table import Table, markdown_table, missing_of
 
@@ -90,7 +90,7 @@ def seconds_here(
         rates = {kind: flops[kind] / seconds[kind] for kind in flops}
         source = f"Hours are at what the finished rows reached: {scientific(rates[_ALL])} FLOP/s on average."
     else:
-        rate = noted_rate(study_dir, processor())
+        rate = stored_rate(study_dir, processor())
         machine, throughput = (processor(), rate) if rate else measured_rate()
         rates = {_ALL: utilisation * throughput}
         source = (
@@ -111,7 +111,7 @@ def _score_seconds(config: Config, length: int) -> float:
 
 def measured_rate(dtype: str = "float32") -> tuple[str, float]:
     """Returns this machine's devices and their matrix-product throughput, measured in a separate process."""
-    return call_apart(_measured_rate, dtype)
+    return call_in_process(_measured_rate, dtype)
 
 
 def _measured_rate(dtype: str) -> tuple[str, float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
-from t2t_keras.machine.processes import call_apart
+from t2t_keras.machine.processes import call_in_process
 from t2t_keras.studies.data_facts import FACTS, DataFacts, read_facts, write_facts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.paper_tables import TABLES
@@ -73,7 +73,7 @@ class Study:
         return [name for name, place in shards.items() if name in selection and place in (None, number)]
 
     def perform(
-        self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
+        self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_in_process
     ) -> Performed:
         """Performs unfinished jobs, and rewrites the table whenever one is finished.
 

@@ -186,7 +186,7 @@ def test_a_training_costs_what_its_run_and_the_one_before_it_took(study_dir, mon
     monkeypatch.setattr(phases.DataFacts, "of", lambda data: data)
     monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: data))
     monkeypatch.setattr(phases, "make_strategy", lambda name: types.SimpleNamespace(num_replicas_in_sync=2))
-    monkeypatch.setattr(phases, "note_rate", lambda *arguments: 3.0)
+    monkeypatch.setattr(phases, "update_stored_rate", lambda *arguments: 3.0)
     trainer = types.SimpleNamespace(train=lambda: Outcome(20, "", 0))
     monkeypatch.setattr(phases, "Trainer", lambda *arguments: trainer)
     results = phases.train(MORE, study_dir)
