@@ -112,7 +112,7 @@ def _plan(study: Study) -> str:
         share = _UTILISATION.value or USUAL_UTILISATION
         devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=share, **KINDS[_DEVICE.value])
         seconds = seconds_on(devices, length)
-        source = f"On {devices.count} x {devices.name} at {devices.utilisation:.0%} of their peak for each row."
+        source = f"Hours assume {devices.count} x {devices.name} per row, at {devices.utilisation:.0%} of their peak."
     else:
         with without_notices():
             seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value or 0.5, length)

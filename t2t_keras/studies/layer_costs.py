@@ -21,12 +21,12 @@ from t2t_keras.studies.table1 import LayerCostJob
 
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
-_LONG_ENOUGH = 0.2  # minimum total time of the runs, in seconds
+_MIN_SECONDS = 0.2  # minimum total time of the runs
 _MIN_RUNS = 5  # minimum number of runs
 
 
 def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Measures one layer type. Must run in a process that uses its memory for nothing else.
+    """Measures one layer type. Call it in a separate process, because the peak memory of a process never falls.
 
     Returns:
         "seconds_N" for each length N: median time of a forward and backward pass.
@@ -130,7 +130,7 @@ def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:
 def _seconds(run: Callable[[], object]) -> float:
     """Returns the median time of a run."""
     durations: list[float] = []
-    while len(durations) < _MIN_RUNS or (sum(durations) < _LONG_ENOUGH):
+    while len(durations) < _MIN_RUNS or sum(durations) < _MIN_SECONDS:
         start = time.perf_counter()
         run()
         durations.append(time.perf_counter() - start)

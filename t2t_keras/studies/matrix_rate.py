@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from t2t_keras.machine.files import read_cache, write_json
 
-# Minimum time of a product in seconds: long compared with the overhead of a call, short compared with other load.
+# Minimum time of a product in seconds: longer than the overhead of a call, but shorter than most bursts of other load.
 _LONG_ENOUGH = 0.01
 _LARGEST = 16384
-# The best of at least this many products over at least this many seconds counts, because other load may last a while.
+# The fastest of at least this many products in at least this many seconds counts, because other load slows some down.
 _TRIES = 5
 _SECONDS = 1.0
 

@@ -26,12 +26,12 @@ class StoppedError(Exception):
 
 
 class Performed(NamedTuple):
-    """The jobs that could not be finished.
+    """The outcome of performing jobs: those that could not be finished.
 
     Attributes:
         failed: names of the jobs that failed.
         busy: names of the jobs that are locked by a different process.
-        waiting: names of the jobs that need unfinished jobs.
+        waiting: names of the jobs that need other jobs, which are not finished.
         signal: number of the signal that stopped the work, or 0.
     """
 
@@ -120,7 +120,7 @@ class Performer:
             try:
                 answer = self._call(answer_of_phase, phase, job, self._study_dir, started=self._signals.forward)
             except ProcessDiedError as error:
-                answer = _Answer("failed", f"{error}; for the reason, see its standard error")
+                answer = _Answer("failed", f"{error}; the reason is on its standard error")
             if answer.kind != "done":
                 return _Answer("stopped", self._signals.received) if self._signals.received else answer
             results |= answer.value

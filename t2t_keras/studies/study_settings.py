@@ -28,7 +28,7 @@ class StudySettings:
         settings: changes to every row, "section.field=value".
         files: absolute paths of the training source, the training target, the validation source and the validation
             target, for a table whose rows prepare their own text; empty if there are none yet.
-        winner: name of the row whose text later rows use, for such a table; "" means the table's default.
+        winner: name of the row whose text the last rows use, for such a table; "" means the table's default.
     """
 
     table: str

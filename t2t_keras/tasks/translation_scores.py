@@ -105,8 +105,8 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], target_l
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
     """Returns BLEU of lowercased text: sacreBLEU's, and that of multi-bleu.perl on Moses-tokenised text.
 
-    Chinese, Japanese and Korean get only the first score, because Moses cannot split them into words. Arguments and errors
-    are as in `sacrebleu_scores`.
+    Chinese, Japanese and Korean get only the first score, because Moses cannot split them into words. Arguments and
+    errors are as in `sacrebleu_scores`.
 
     Reference: for the second score, Wu et al. 2021, "Good for Misconceived Reasons: An Empirical Revisiting on the Need
     for Visual Context in Multimodal Machine Translation".
