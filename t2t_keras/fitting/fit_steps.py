@@ -43,7 +43,7 @@ _LEAST_SHARE = 0.5  # share of the minutes reserved for training, however long p
 _LEAST_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
 _MOST_UPDATES = 1_000_000  # so large that the time limit ends the training
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
-_NEXT_TO_NOTHING = 2  # BLEU of outputs that are nearly unrelated to their sources
+_VERY_LOW_BLEU = 2  # of outputs that are nearly unrelated to their sources
 _EXAMPLES = 5
 _FEWEST_WORDS = 4  # in an example, because shorter sentences show little
 
@@ -124,7 +124,7 @@ class FitSteps:
         return make_strategy("auto")
 
     def choose(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
-        """Returns the choices of the rules, in which those in `overrides` take precedence.
+        """Makes the choices by rules; those in `overrides` take precedence.
 
         The training speed of this machine is measured once and recorded, unless the number of updates is given.
 
@@ -189,7 +189,7 @@ class FitSteps:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """A context that adds its duration to the preparation time, unless the text was prepared before."""
+        """A context whose duration counts as preparation time, unless the text was prepared before."""
         start = time.monotonic()
         try:
             yield
@@ -274,18 +274,18 @@ class FitSteps:
         if max_steps is None and updates < FEWEST_UPDATES:
             duration = minutes * FEWEST_UPDATES / max(updates, 1)
             self._say(
-                f"{minutes:g} minutes allow about {updates} updates on this machine, and a usable model takes at least "
+                f"{minutes:g} minutes allow about {updates} updates on this machine, but a usable model needs at least "
                 f"{FEWEST_UPDATES}: training continues until then, about {duration:.1f} minutes. Ctrl-C ends it early; "
-                "the next steps then use the weights of that time"
+                "the next steps then use the current weights"
             )
             return _end(FEWEST_UPDATES, FEWEST_UPDATES) | {"train.max_minutes": 0.0}
         self._say(
-            f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps use the weights of that time"
+            f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps then use the current weights"
         )
         return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
     def choose_weights(self) -> None:
-        """Chooses among the average of the last checkpoints, the best one and the last one by validation.
+        """Chooses the average of the last checkpoints, the best checkpoint or the last one, by validation.
 
         The weights become the run's checkpoint `chosen`, which programs then use by default.
         """
@@ -296,7 +296,7 @@ class FitSteps:
             self._compare_weights(path)
         choice = self.record["chosen"]
         self.translator = Translator.load(self.run.path, CHOSEN)
-        self._say(f"kept: {choice['name']}, by {choice['compared']}")
+        self._say(f"chosen: {choice['name']}, by {choice['compared']}")
 
     def _compare_weights(self, path: Path) -> None:
         from t2t_keras.inference.translator import Translator
@@ -359,8 +359,8 @@ class FitSteps:
         self._say(f"{self.data.counts['test']['kept']:,} sentences that training has not seen, beam {beam}")
         for score in self.record["scores"]:
             self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
-        if any(score["name"] == "BLEU" and score["value"] < _NEXT_TO_NOTHING for score in self.record["scores"]):
-            self._say(f"BLEU under {_NEXT_TO_NOTHING} is very low: train longer, or on more text")
+        if any(score["name"] == "BLEU" and score["value"] < _VERY_LOW_BLEU for score in self.record["scores"]):
+            self._say(f"BLEU below {_VERY_LOW_BLEU} is very low: train longer, or on more text")
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:

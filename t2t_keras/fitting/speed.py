@@ -13,7 +13,7 @@ from t2t_keras.planning.fit_rules import cost
 from t2t_keras.training.backends import Devices, make_step
 from t2t_keras.training.devices.strategy import distributed
 
-_LAYERS, _VOCAB_SIZE = 1, 8000  # of a model that is traced within a few seconds
+_LAYERS, _VOCAB_SIZE = 1, 8000  # of a small model, whose tracing takes only a few seconds
 _ROWS, _LENGTH = 64, 32
 _SECONDS, _FEWEST_UPDATES, _UPDATES_PER_CALL = 2.0, 6, 3
 

@@ -219,7 +219,7 @@ def test_scores_are_reported_and_very_low_ones_remarked_on(tmp_path):
         steps.translator = SimpleNamespace(config=DecodeConfig(beam_size=3))
         steps.score()
         assert said[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
-        assert said.about("BLEU under 2 is very low") == is_low
+        assert said.about("BLEU below 2 is very low") == is_low
 
 
 def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):
@@ -290,7 +290,7 @@ def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, says, duration)
         "| BLEU | 33.3 | `s` |",
         "| a \\| b | ref | hyp | 42 |",
         "| `preset` | `tiny` | usual |",
-        "Of 20 sentences",
+        "On 20 sentences",
         "on 9,876 pairs",
         "py -m launch.fit --minutes=9\n",
         f"py -m launch.serve --export_dir='{tmp_path}/a model'\n",
