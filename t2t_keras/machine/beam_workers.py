@@ -22,7 +22,7 @@ from t2t_keras.machine.processes import Processes
 
 MISSING = "the package apache-beam is missing: pip install '.[beam]'"
 
-# Beam's DirectRunner would first download a different runner.
+# In place of Beam's DirectRunner, which would first download a different runner.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 _ARGUMENT, _RESULT = ".argument", ".json"

@@ -17,13 +17,11 @@ from typing import IO, Any
 
 from t2t_keras.errors import InputError
 
-# Errors of `np.load` for a damaged .npz, including unknown compression, a file that is no archive, and wrong sizes.
-_OF_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError)
-DAMAGED_NPZ = (*_OF_ARCHIVE, ValueError, TypeError, RuntimeError, MemoryError)
+# Errors of `np.load` for a damaged .npz, including unknown compression, a file that is not an archive, and wrong sizes.
+DAMAGED_NPZ = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, RuntimeError, MemoryError)
 
 # No space, no quota, or the file size limit: conditions that may pass.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 # Matches a URL, and also one that was converted to a `Path`, which turns s3://bucket/run into s3:/bucket/run.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
@@ -146,7 +144,7 @@ def read_json(path: Path, convert: Callable[[Any], Any] = lambda values: values,
 
 
 def read_cache(path: Path) -> dict[str, Any]:
-    """Reads the object in a JSON file that is only a cache; returns {} if the file is missing or damaged."""
+    """Reads the JSON object in a file that only caches values; returns {} if the file is missing or damaged."""
     with contextlib.suppress(OSError, InputError):
         if isinstance(values := read_json(path), dict):
             return values

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from t2t_keras.errors import InputError, explained
 
-_PATIENCE_SECONDS = 5.0  # a process that is just ending, or its child, may still hold the lock
+_PATIENCE_SECONDS = 5.0  # a process that is ending, or its child, may still hold the lock
 
 
 class BusyError(InputError):

@@ -85,7 +85,7 @@ class ProcessDiedError(RuntimeError):
 
 
 def call_in_process(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
-    """Calls a function in a child process, which frees all its resources when it ends, and returns the result.
+    """Calls a function in a child process, whose end frees all its resources, and returns the result.
 
     Args:
         function: an importable function.

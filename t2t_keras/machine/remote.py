@@ -32,11 +32,11 @@ from t2t_keras.machine.files import sha256, temporary_name
 from t2t_keras.machine.locking import BusyError
 from t2t_keras.machine.object_store import Store, is_url
 
-LEASE_SECONDS = 180.0  # after which a lease that was not renewed expires
-_RENEWALS = 6  # of a lease in that time
-_LOOKS = 10  # checks between two renewals, by a process that waits for the lease
+LEASE_SECONDS = 180.0  # a lease that is not renewed within this time expires
+_RENEWALS = 6  # number of renewals within that time
+_CHECKS = 10  # number of checks between two renewals, by a process that waits for the lease
 _NUM_STATES = 20  # older ones are deleted; some are kept because a listing may lag behind
-_TRIES = 20  # of a writer, if others are faster
+_TRIES = 20  # number of attempts of a writer, if others are faster
 _PROBE = "state/probe"  # a store that creates this object twice does not support exclusive creation
 _LOCAL = ("tensorboard",)  # not uploaded; restored from metrics.jsonl
 _APPENDED = ".jsonl"  # suffix of files that grow; all others are replaced as a whole
@@ -267,7 +267,7 @@ class Mirror:
                 )
             elif lease != first:
                 raise self._busy(lease)
-            time.sleep(LEASE_SECONDS / _RENEWALS / _LOOKS)
+            time.sleep(LEASE_SECONDS / _RENEWALS / _CHECKS)
 
     def _busy(self, lease: dict[str, Any]) -> BusyError:
         return BusyError(f"{self.url} is already being trained {_holder(lease)}")

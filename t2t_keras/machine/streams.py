@@ -1,7 +1,7 @@
 """Divides the cores of a CPU among concurrent streams of work.
 
 Operations of a small model are too short to profit from many threads. Two halves of the work that run in parallel, each
-on half of the cores, take less time than the same halves one after the other on all cores.
+on half of the cores, take less time than the same halves in sequence on all cores.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ def share_out_cores(streams: int | None = None) -> None:
 
 
 def num_streams() -> int:
-    """Returns the number of streams among which the cores are divided; 1 if they are not."""
+    """Returns the number of streams among which the cores are divided; 1 if they are not divided."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     return max(num_cores() // threads, 1) if threads else 1
 
