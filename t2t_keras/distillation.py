@@ -108,7 +108,7 @@ def distil(
 
     Raises:
         InputError: a text cannot be read, the texts have different numbers of lines, the outputs were started
-            with different texts, teachers or settings, were changed or removed, or are being written by another process.
+            with different texts, teachers or settings, were changed or removed, or another process is writing them.
         OSError: an output cannot be written.
     """
     _check_files(job)
