@@ -68,7 +68,7 @@ _LICENCE = flags.DEFINE_string("licence", "", "Licence of the text, for the mode
 _DOWNLOAD_DIR = DEFINE_path("download_dir", "downloads", "Folder for downloads; existing files are reused.", NEW_FOLDER)
 
 _SAVING = "train.checkpoint_minutes"  # has little influence on the model
-_RECENT = 0.75  # share of all updates; a validation loss that was lowest before is no longer falling
+_RECENT = 0.75  # share of all updates; if the validation loss was lowest earlier, it is no longer falling
 
 
 def main(argv: list[str]) -> None:
@@ -80,9 +80,9 @@ def main(argv: list[str]) -> None:
     task(config.task).check([], ScoringSettings(config.target_language))
     places = Places(output / "data", output / "run", _export_dir(output))
     steps = FitSteps(places, program.say)
-    _check_free(output, steps)
+    _check_contents(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
-        steps = FitSteps(places, program.say)  # as the process that held the lock before left it
+        steps = FitSteps(places, program.say)  # reads the record again, which another process may have changed
         corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, program.say)
         if _HELD_OUT_PAIRS.value is not None and {"valid", "test"} <= corpus.splits.keys():
             raise InputError(f"--held_out_pairs: --corpus={_CORPUS.value} has its own sets; omit the flag")
@@ -144,7 +144,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
 
 
 def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
-    """Returns the corpus with its languages, and its files."""
+    """Returns the settings of the data, and the files of the corpus."""
     source, target = _SOURCE.value, _TARGET.value
     languages = [_SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value]
     if _CORPUS.value != "files":
@@ -197,16 +197,16 @@ def _choices_of_flags() -> list[Choice]:
     return choices
 
 
-def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
-    """Refuses a folder with other contents."""
+def _check_contents(output: pathlib.Path, steps: FitSteps) -> None:
+    """Raises InputError if the folder has contents that this program did not write."""
     if steps.record["asked"] is not None or not output.exists():
         return
-    if foreign := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-        raise InputError(f"--output={output} contains {foreign[0]}, which launch.fit did not write; give a new folder")
+    if others := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
+        raise InputError(f"--output={output} contains {others[0]}, which launch.fit did not write; give a new folder")
 
 
 def _export_dir(output: pathlib.Path) -> pathlib.Path:
-    """Returns the model's folder, whose name is the name that the output had at the first export."""
+    """Returns the model's folder, which has the name that --output had at the first export."""
     exported = sorted((output / "serving").glob("[!.]*"))
     return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
 

@@ -1,4 +1,4 @@
-"""Flags of numbers and paths: the only ones that the programs define, so that all of them are checked alike.
+"""Flags of numbers and paths. All programs define such flags with these functions, so that all are checked alike.
 
 A number is checked when it is parsed. A path is checked after all flags are parsed, by `program`.
 """

@@ -88,7 +88,7 @@ def _files() -> tuple[str, ...] | None:
 
 
 def _check_flags() -> None:
-    """Refuses flags that would have no effect."""
+    """Raises InputError for flags that would have no effect."""
     mode_flags = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
     if len(mode_flags) > 1:
         raise InputError(f"{' and '.join(mode_flags)} cannot be combined")
