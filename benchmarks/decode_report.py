@@ -67,8 +67,8 @@ def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
         print(f"| {name} | {' | '.join(cells)} |")
 
 
-def alone(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
-    """Compares the latencies of our and of CTranslate2's fastest engine, in float32 and in 8 bits, as lines of text.
+def compare_latencies(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
+    """Compares the latencies of our fastest engine and of CTranslate2's, in float32 and in 8 bits, as lines of text.
 
     The fastest engine has the lowest median of any run. The ranges are over all runs.
     """
@@ -100,7 +100,7 @@ def same_outputs(left: Numbers, right: Numbers) -> float:
 
 
 def agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Says how often each of two engines has the likelier output.
+    """Describes how often each of two engines has the more likely output.
 
     Args:
         name: name of the other engine.
@@ -109,6 +109,6 @@ def agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> str:
     """
     higher, lower = (ours > theirs + _SAME_LOG_PROB).sum(), (ours < theirs - _SAME_LOG_PROB).sum()
     return (
-        f"{name}: {len(ours)} outputs differ from ours, which are likelier in {higher}, less likely in {lower} "
-        f"and equally likely in {len(ours) - higher - lower}"
+        f"{name}: {len(ours)} outputs differ from ours, which are more likely in {higher} cases, less likely in "
+        f"{lower} and equally likely in {len(ours) - higher - lower}"
     )

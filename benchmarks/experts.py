@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument(
         "--experts_per_token",
         default="2,1,4,8",
-        help="experts of a token, separated by commas, for the last but one of --num_experts",
+        help="numbers of experts of a token, separated by commas; used with the last but one of --num_experts",
     )
     parser.add_argument("--d_expert", type=number(), default=128)
     parser.add_argument("--tokens", type=number(), default=4096, help="tokens per side of a batch")
@@ -167,9 +167,9 @@ def report(workers: list[Worker]) -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for each in workers:
         cells = [each.name]
-        for what in ("layer", "step"):
-            seconds = each.median(what)
-            ratios = seconds / first.median(what), each.about["flops"][what] / first.about["flops"][what]
+        for part in ("layer", "step"):
+            seconds = each.median(part)
+            ratios = seconds / first.median(part), each.about["flops"][part] / first.about["flops"][part]
             cells += [f"{seconds * 1e3:,.1f}", *(f"{ratio:.2f}" for ratio in ratios)]
         print(f"| {' | '.join(cells)} | {each.about['parameters']:,} | {len(each.quiet_turns)} |")
 

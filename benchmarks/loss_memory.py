@@ -55,18 +55,18 @@ def main() -> None:
     if flags.worker:
         print(json.dumps(measure(flags.preset, flags.worker, flags.tokens, flags.length)))
         return
-    rests = []
+    other_memory = []
     print("| vocabulary | peak MiB | weights, optimizer and model MiB | the rest MiB | logits would be MiB |")
     print("|---|---|---|---|---|")
     for vocab_size in map(int, flags.vocab_sizes.split(",")):
         command = [sys.executable, "-m", "benchmarks.loss_memory", *sys.argv[1:], f"--worker={vocab_size}"]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         numbers = json.loads(lines[-1])
-        rests.append(numbers["the rest"])
+        other_memory.append(numbers["the rest"])
         logits = 4 * flags.tokens * vocab_size / 2**20
         cells = " | ".join(f"{number:,.0f}" for number in (*numbers.values(), logits))
         print(f"| {vocab_size:,} | {cells} |", flush=True)
-    print(f"\nthe rest at the largest vocabulary / at the smallest: {rests[-1] / rests[0]:.2f}")
+    print(f"\nthe rest at the largest vocabulary / at the smallest: {other_memory[-1] / other_memory[0]:.2f}")
 
 
 if __name__ == "__main__":

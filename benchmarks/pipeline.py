@@ -1,4 +1,4 @@
-"""Measures the batches per second of the data pipeline, as a multiple of the trainer's speed.
+"""Measures the batches per second of the data pipeline, and compares them with the speed of the trainer.
 
 python -m benchmarks.pipeline --data_dir=data/mine --model_dir=runs/mine
 """

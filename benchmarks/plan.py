@@ -4,8 +4,8 @@
     python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
     python -m benchmarks.plan --lengths=1000000000
 
-The pairs are made up and always the same: sentences of about ten words with a long tail, from two languages of 30,000
-words.
+The pairs are generated, and are the same in each run: sentences of about ten words with a long tail, from two languages
+of 30,000 words.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _REPEATED_PAIRS = 250_000  # before cleaning
 
 
 def main() -> None:
-    """Measures each size, and prints a table of all sizes with known figures."""
+    """Measures each size, and prints a table of all sizes that were measured."""
     flags = _flags()
     if flags.lengths:
         print(json.dumps(_planned_lengths(flags.lengths)))
@@ -141,9 +141,9 @@ def _generate(folder: pathlib.Path, pairs: int) -> None:
 def _words(generator: np.random.Generator) -> np.ndarray:
     """Returns words that end with a space, and the same words with a line end, object [2 * words]."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-    made = generator.integers(0, len(syllables), [_WORDS, 4])
-    parts = generator.integers(1, 5, _WORDS)
-    plain = ["".join(syllables[i] for i in word[:count]) for word, count in zip(made, parts, strict=True)]
+    choices = generator.integers(0, len(syllables), [_WORDS, 4])
+    counts = generator.integers(1, 5, _WORDS)
+    plain = ["".join(syllables[i] for i in word[:count]) for word, count in zip(choices, counts, strict=True)]
     return np.array([f"{word}{end}".encode() for end in " \n" for word in plain], object)
 
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.replicas --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
 
-All share the same cores, so that training would take equally long without a cost of distribution. One device computes
-two halves of its batch in parallel (see t2t_keras/training/devices/strategy.py), like two replicas. Each worker process
-has a share of the cores. Workers communicate through sockets of this machine.
+All of them share the same cores, and would take equally long if distribution cost nothing. One device computes two
+halves of its batch in parallel (see t2t_keras/training/devices/strategy.py), like two replicas. Each worker process has
+a share of the cores. Workers communicate through sockets of this machine.
 """
 
 import argparse
@@ -59,9 +59,9 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
     print("|---|---|---|---|---|---|")
     for engine in engines:
         seconds, name = engine.median("seconds"), engine.name
-        what = name if name.endswith(WORKERS) else f"{name} logical device{'s' * (name != '1')}"
+        label = name if name.endswith(WORKERS) else f"{name} logical device{'s' * (name != '1')}"
         print(
-            f"| {what} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
+            f"| {label} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
             f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.quiet_turns)} |"
         )
     if output:
@@ -144,8 +144,8 @@ def make_work(flags: argparse.Namespace):
     from t2t_keras.training.devices.workers import Workers
     from t2t_keras.training.step import TrainingStep
 
-    is_many = flags.engine.endswith(WORKERS)
-    strategy = make_strategy("multiworker") if is_many else make_strategy("cpu", int(flags.engine))
+    has_workers = flags.engine.endswith(WORKERS)
+    strategy = make_strategy("multiworker") if has_workers else make_strategy("cpu", int(flags.engine))
     data = PreparedData.open(flags.data_dir)
     corpus = data.split("train")
     settings = [f"train.tokens_per_batch={flags.tokens_per_batch}", f"model.vocab_size={data.tokenizer.vocab_size}"]

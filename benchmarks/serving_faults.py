@@ -45,8 +45,8 @@ def print_faults(export_dir: str, sentences: Sequence[str], folder: str) -> None
             answer, after = "none", "**does not answer**"
             with contextlib.suppress(OSError, http.client.HTTPException, RestError, grpc.RpcError):
                 answer = fault()
-                after = "answers as before" if alone.still_answers() else "**answers otherwise**"
-            print(f"| {name} | {answer} | {after if server.alive else '**is gone**'} |", flush=True)
+                after = "answers as before" if alone.still_answers() else "**answers differently**"
+            print(f"| {name} | {answer} | {after if server.alive else '**has ended**'} |", flush=True)
             if not server.alive:
                 return
         print(f"| SIGTERM under load | {stopped_under_load(server, alone)} | exit status {server.stop()} |")
@@ -87,7 +87,7 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
 
     requests = {
         "malformed JSON": b'{"instances": ["A man',
-        "JSON that is no object": b"[1, 2]",
+        "JSON that is not an object": b"[1, 2]",
         "neither `instances` nor `inputs`": b"{}",
         "invalid UTF-8": b'{"instances": ["\xff\xfe"]}',
         "an empty list": body(instances=[]),
@@ -98,8 +98,8 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
         "inputs of different numbers of rows": body(
             signature_name="sample", inputs={"text": [text, text], "seed": [1]}
         ),
-        "an input that there is not": body(inputs={"words": [text]}),
-        "a signature that there is not": body(signature_name="other", inputs={"text": [text]}),
+        "an unknown input": body(inputs={"words": [text]}),
+        "an unknown signature": body(signature_name="other", inputs={"text": [text]}),
         "a sentence of 100,000 bytes": body(inputs={"text": ["a" * 100_000]}),
         "`align` of 255 short sentences and one of 3,000 bytes": body(
             signature_name="align", inputs={"text": ["a"] * 255 + ["word " * 600]}
@@ -112,15 +112,15 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
     }
     for name, content in requests.items():
         yield name, functools.partial(_answered, server, content)
-    yield "another model", lambda: _answered(server, body(instances=[text]), "/v1/models/other:predict")
+    yield "an unknown model", lambda: _answered(server, body(instances=[text]), "/v1/models/other:predict")
     yield "invalid UTF-8 through gRPC", lambda: _answered_grpc(server, {"text": [b"\xff\xfe"]})
     yield "a number for text through gRPC", lambda: _answered_grpc(server, {"text": [1]})
-    yield f"{_DISCONNECTS} clients that hang up in mid-request", lambda: hung_up(server, cut=True)
-    yield f"{_DISCONNECTS} clients that hang up before the answer", lambda: hung_up(server, cut=False)
+    yield f"{_DISCONNECTS} clients that disconnect during the request", lambda: hung_up(server, cut=True)
+    yield f"{_DISCONNECTS} clients that disconnect before the answer", lambda: hung_up(server, cut=False)
     yield "a version directory without a model", lambda: broken_version(server, export_dir, "2", [])
-    yield "a version half copied", lambda: broken_version(server, export_dir, "3", ["saved_model.pb"])
+    yield "an incomplete copy of a version", lambda: broken_version(server, export_dir, "3", ["saved_model.pb"])
     yield (
-        "a version whose graph is noise",
+        "a version with random bytes as its graph",
         lambda: broken_version(server, export_dir, "4", ["saved_model.pb"], noise=True),
     )
     yield f"a new version under load of {_CLIENTS} clients", lambda: new_version(server, alone, export_dir)
@@ -182,9 +182,9 @@ class Load(Clients):
         super().__init__(functools.partial(self._client, number) for number in range(_CLIENTS))
 
     def _client(self, number: int) -> None:
-        draw = random.Random(number)
+        rng = random.Random(number)
         while not self.over.is_set():
-            at = draw.randrange(len(self._alone.requests))
+            at = rng.randrange(len(self._alone.requests))
             started = time.monotonic()
             outcome = self._outcome(at)
             self.outcomes.append((started, time.monotonic(), outcome))
@@ -219,8 +219,8 @@ def new_version(server: Served, alone: Alone, export_dir: str) -> str:
 
 def mixed(server: Served, alone: Alone, count: int) -> str:
     """Sends requests of all kinds concurrently; each must get the same answer as alone."""
-    draw = random.Random(1)
-    order = [draw.randrange(len(alone.requests)) for _ in range(count)]
+    rng = random.Random(1)
+    order = [rng.randrange(len(alone.requests)) for _ in range(count)]
     with contextlib.ExitStack() as stack:
         channel = stack.enter_context(grpc.insecure_channel(server.grpc))
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(_CLIENTS))
@@ -232,7 +232,7 @@ def mixed(server: Served, alone: Alone, count: int) -> str:
             return same(answer, alone.answers[at])
 
         right = sum(pool.map(ask, range(count)))
-    return f"{right:,} of {count:,} as when sent alone"
+    return f"{right:,} of {count:,} answers are those to the request alone"
 
 
 def stopped_under_load(server: Served, alone: Alone) -> str:
@@ -251,4 +251,4 @@ def stopped_under_load(server: Served, alone: Alone) -> str:
 
 
 def _counted(counts: collections.Counter) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in counts.most_common()) or "none"
+    return ", ".join(f"{number:,} {outcome}" for outcome, number in counts.most_common()) or "none"

@@ -103,15 +103,15 @@ class RestError(Exception):
 
 def post(address: str, body: bytes, path: str = "/v1/models/model:predict", timeout: float = 60) -> tuple[int, Any]:
     """Sends a POST request on a new connection; returns the status and the JSON of the answer."""
-    return _asked(address, "POST", path, body, timeout)
+    return _request(address, "POST", path, body, timeout)
 
 
 def get(address: str, path: str) -> tuple[int, Any]:
     """Like `post`, for a GET request."""
-    return _asked(address, "GET", path, None, 60)
+    return _request(address, "GET", path, None, 60)
 
 
-def _asked(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, Any]:
+def _request(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, Any]:
     connection = http.client.HTTPConnection(address, timeout=timeout)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json", "Connection": "close"})
