@@ -57,7 +57,7 @@ def forms(sources: Sequence[str], references: Sequence[str], languages: Language
 
     def cased(case: Case) -> Form:
         def spelled(lines: Sequence[str], language: str) -> list[str]:
-            # With `line.upper()` as its source, in which all words begin with a capital, a title has short words in capitals too.
+            # All words of `line.upper()`, which stands for a source, begin with a capital, so short words get one too.
             return [in_case(line, case, line.upper(), language) for line in lines]
 
         return Form(spelled(sources, languages.source), spelled(references, languages.target), [])
