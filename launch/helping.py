@@ -68,7 +68,7 @@ def _describe(flag: flags.Flag) -> tuple[str, str]:
         form = f"--{flag.name}{_FORMS.get(kind.removeprefix('multi '), '=TEXT')}"
     words = _ABSL_NOTES.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
-        words += " Any number of times."
+        words += " May be given several times."
     if is_required(flag):
         words += " (required)"
     default = ",".join(map(str, flag.default)) if isinstance(flag.default, list | tuple) else flag.default
