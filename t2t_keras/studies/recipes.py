@@ -13,7 +13,7 @@ from t2t_keras.models import presets
 from t2t_keras.studies.comparison import ComparisonJob
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
-from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.rows import PARAMETERS, Recipe, Row, in_millions
 from t2t_keras.studies.study_settings import FILES, StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
@@ -48,7 +48,7 @@ _COLUMNS = (
     Column("nats per sentence (dev)", "valid_nats_per_sentence", "{:.2f}".format),
     Column("updates", "updates", "{:,.0f}".format, has_range=False),
     Column("hours", "hours", "{:.2f}".format, has_range=False),
-    "params ×10^6",
+    PARAMETERS,
 )
 
 
@@ -139,8 +139,7 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
         trainings = tuple(RecipeJob(**vars(job), files=settings.files) for job in recipe.trainings(row))
         first = first or trainings
         comparisons = [ComparisonJob.of(*pair) for pair in zip(first, trainings, strict=True) if first is not trainings]
-        parameters = sum(trainings[0].config.model.parameter_counts().values())
-        cells = {"recipe": row.label or row.name, "params ×10^6": f"{parameters / 1e6:.2f}"}
+        cells = {"recipe": row.label or row.name, PARAMETERS: in_millions(trainings[0].config.model)}
         jobs += [*trainings, *comparisons]
         lines.append(Line(row.name, tuple(job.name for job in (*trainings, *comparisons)), cells))
     changes = f" All rows have {', '.join(settings.settings)}." if settings.settings else ""
