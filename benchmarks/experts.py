@@ -25,6 +25,7 @@ from benchmarks.transformer_preset import transformer_preset
 from benchmarks.turns import Worker, number, serve, take_turns
 from t2t_keras.config import TransformerConfig
 from t2t_keras.machine.processor import processor
+from t2t_keras.values import PositiveInt
 
 LENGTH = 24  # tokens of a sentence
 FEED_FORWARD = "feed-forward"
@@ -117,12 +118,14 @@ def main() -> None:
     parser.add_argument("--preset", default="tiny", help="a preset of the Transformer, for the other sizes")
     parser.add_argument(
         "--num_experts",
-        default="4,8,16,32,64",
+        type=number(tuple[PositiveInt, ...]),
+        default=(4, 8, 16, 32, 64),
         help="numbers of experts, separated by commas; k means the first of --experts_per_token",
     )
     parser.add_argument(
         "--experts_per_token",
-        default="2,1,4,8",
+        type=number(tuple[PositiveInt, ...]),
+        default=(2, 1, 4, 8),
         help="numbers of experts of a token, separated by commas; used with the last but one of --num_experts",
     )
     parser.add_argument("--d_expert", type=number(), default=128)
@@ -134,7 +137,7 @@ def main() -> None:
     if flags.worker:
         worker(json.loads(flags.worker))
         return
-    counts, per_token = (tuple(map(int, text.split(","))) for text in (flags.num_experts, flags.experts_per_token))
+    counts, per_token = flags.num_experts, flags.experts_per_token
     common = {name: getattr(flags, name) for name in ("preset", "d_expert", "tokens", "steps")}
     at_k = [{"num_experts": count, "experts_per_token": per_token[0]} for count in (0, *counts)]
     at_count = [{"num_experts": counts[-2:][0], "experts_per_token": k} for k in sorted(per_token)]

@@ -14,6 +14,7 @@ import sys
 
 from benchmarks.turns import number
 from t2t_keras.machine.peak_memory import peak_bytes
+from t2t_keras.values import PositiveInt
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -49,7 +50,7 @@ def main() -> None:
     parser.add_argument("--preset", default="tiny")
     parser.add_argument("--tokens", type=number(), default=4096)
     parser.add_argument("--length", type=number(), default=32)
-    parser.add_argument("--vocab_sizes", default="8000,37000")
+    parser.add_argument("--vocab_sizes", type=number(tuple[PositiveInt, ...]), default=(8000, 37000))
     parser.add_argument("--worker", type=number(), help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.worker:
@@ -58,7 +59,7 @@ def main() -> None:
     other_memory = []
     print("| vocabulary | peak MiB | weights, optimizer and model MiB | the rest MiB | logits would be MiB |")
     print("|---|---|---|---|---|")
-    for vocab_size in map(int, flags.vocab_sizes.split(",")):
+    for vocab_size in flags.vocab_sizes:
         command = [sys.executable, "-m", "benchmarks.loss_memory", *sys.argv[1:], f"--worker={vocab_size}"]
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         numbers = json.loads(lines[-1])

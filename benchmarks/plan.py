@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks.turns import number
 from t2t_keras.machine.peak_memory import peak_bytes
+from t2t_keras.values import PositiveInt
 
 _WORDS = 30_000
 _GENERATED_PAIRS = 100_000  # at a time
@@ -60,7 +61,7 @@ def main() -> None:
     results_path = folder / "results.json"
     results = json.loads(results_path.read_text()) if results_path.exists() else {}
     settings = {name: getattr(flags, name) for name in ("vocab_size", "processes", "open_files")}
-    for pairs in flags.pairs.split(","):
+    for pairs in map(str, flags.pairs):  # keys of JSON
         if results.get(pairs, {}).get("flags", settings) != settings:
             raise SystemExit(
                 f"{results_path}: {pairs} pairs were measured with different flags; use a different --folder"
@@ -324,7 +325,12 @@ def _open_files(text: str) -> list[list[int]]:
 
 def _flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", default="100000,1000000,10000000", help="numbers of pairs, separated by commas")
+    parser.add_argument(
+        "--pairs",
+        type=number(tuple[PositiveInt, ...]),
+        default=(100_000, 1_000_000, 10_000_000),
+        help="numbers of pairs, separated by commas",
+    )
     parser.add_argument("--folder", default="synthetic", help="folder for temporary files, and for the figures")
     parser.add_argument("--vocab_size", type=number(), default=37_000, help="entries of the vocabulary")
     parser.add_argument(

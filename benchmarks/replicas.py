@@ -17,6 +17,7 @@ import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from benchmarks.turns import Worker, number, serve, take_turns
+from t2t_keras.values import PositiveInt
 
 WORKERS = " workers"  # suffix of an engine of several processes, after their number
 
@@ -29,15 +30,25 @@ def main() -> None:
     parser.add_argument("--tokens_per_batch", type=number(), default=4096, help="token budget of the global batch")
     parser.add_argument("--steps", type=number(), default=8, help="steps per turn")
     parser.add_argument("--rounds", type=number(), default=5)
-    parser.add_argument("--replicas", default="1,2,4,8", help="numbers of logical devices, separated by commas")
-    parser.add_argument("--workers", default="2,3", help="numbers of processes, separated by commas; may be empty")
+    parser.add_argument(
+        "--replicas",
+        type=number(tuple[PositiveInt, ...]),
+        default=(1, 2, 4, 8),
+        help="numbers of logical devices, separated by commas",
+    )
+    parser.add_argument(
+        "--workers",
+        type=number(tuple[PositiveInt, ...]),
+        default=(2, 3),
+        help="numbers of processes, separated by commas; may be empty",
+    )
     parser.add_argument("--output", help="JSON file for the numbers")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.engine:
         run_engine(flags)
         return
-    names = flags.replicas.split(",") + [f"{count}{WORKERS}" for count in flags.workers.split(",") if count]
+    names = [*map(str, flags.replicas), *(f"{count}{WORKERS}" for count in flags.workers)]
     with tempfile.TemporaryDirectory() as folder:
         engines = []
         for name in names:
