@@ -24,7 +24,8 @@ from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
-from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, Choice
+from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, UNIT_TOKENS, UNIT_VOCAB_SIZE, Choice
+from t2t_keras.planning.forecast import update_flops
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
@@ -44,6 +45,7 @@ _LEAST_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
 _MOST_UPDATES = 1_000_000  # so large that the time limit ends the training
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
 _VERY_LOW_BLEU = 2  # of outputs that are nearly unrelated to their sources
+_SENTENCE_TOKENS = 16  # for the cost of attention
 _EXAMPLES = 5
 _FEWEST_WORDS = 4  # in an example, because shorter sentences show little
 
@@ -149,9 +151,14 @@ class FitSteps:
                 self.record.update(updates_per_minute=speed)
         else:
             speed = steps / minutes
-        choices = list(fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides))
-        settings_applied(choices)
-        return choices
+        choices = {each.name: each for each in fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides)}
+        config = settings_applied(choices.values())
+        if steps is None and choices["preset"].value != "tiny":
+            model = dataclasses.replace(config.model, vocab_size=int(choices["data.vocab_size"].value))
+            cost = _relative_cost(dataclasses.replace(config, model=model), machine["has_accelerator"])
+            updates = choices["updates"]
+            choices["updates"] = dataclasses.replace(updates, value=max(round(updates.value / cost), 1))
+        return list(choices.values())
 
     def check_text(self, corpus: Corpus) -> None:
         """Records the identity of the text; raises an InputError if the fit was started with different text."""
@@ -406,6 +413,22 @@ def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None
     config = dataclasses.replace(config, decode=dataclasses.replace(config.decode, **(decode or {})))
     rest = ("preset", "held_out_pairs", "updates", "data.vocab_size")
     return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in rest])
+
+
+def _relative_cost(config: Config, has_accelerator: bool) -> float:
+    """Estimates the cost of an update, in the unit of work of `planning.fit_rules`.
+
+    On a processor, FLOPs determine the time. The unit is too small a model to keep an accelerator busy, so there, the
+    number of tokens is the better estimate.
+    """
+    unit = presets.preset("tiny")
+    unit = Config(
+        model=dataclasses.replace(unit.model, vocab_size=UNIT_VOCAB_SIZE),
+        train=dataclasses.replace(unit.train, tokens_per_batch=UNIT_TOKENS),
+    )
+    if has_accelerator:
+        return config.train.tokens_per_batch / unit.train.tokens_per_batch
+    return update_flops(config, _SENTENCE_TOKENS) / update_flops(unit, _SENTENCE_TOKENS)
 
 
 def table(choices: Sequence[Choice]) -> str:

@@ -167,6 +167,19 @@ def test_the_speed_of_the_machine_is_measured_once_and_only_if_it_decides(tmp_pa
         steps.choose(9000, 10.0, overrides=[Choice("train.no_field", 1, GIVEN)])
 
 
+@pytest.mark.parametrize(("has_accelerator", "updates"), [(True, 1475), (False, 73)])
+def test_updates_of_another_preset_are_those_of_its_batches_and_its_size(
+    tmp_path, monkeypatch, has_accelerator, updates
+):
+    """Not 18,000, by which the learning rate would decay from the first update on."""
+    machine = {"has_accelerator": has_accelerator, "has_tpu": False, "computes_in_bfloat16": False}
+    monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
+    steps, _ = begun(tmp_path)
+    steps.record.update(updates_per_minute=300.0)
+    choices = steps.choose(100_000, 60.0, overrides=[Choice("preset", "base", GIVEN)])
+    assert {choice.name: choice.value for choice in choices}["updates"] == updates
+
+
 @pytest.mark.parametrize(("nearest", "size"), [(700, 700), (5000, 7000)])
 def test_a_vocabulary_has_a_size_that_the_text_allows_unless_it_was_given(tmp_path, monkeypatch, nearest, size):
     tried = []
