@@ -81,9 +81,9 @@ def choose(
     preset = values.get(rule.name, rule.value)
     choices.append(rule)
     recipe = _recipe(work, {vocabulary.name: vocabulary.value, **values}) if preset == "tiny" else [_updates(work)]
-    batches = work  # of the unit of work, in which the tokens of a larger batch count several times
-    if preset == "tiny":
-        batches = next(choice.value for choice in recipe if choice.name == "updates") * (2 if len(recipe) == 1 else 1)
+    updates = next(choice.value for choice in recipe if choice.name == "updates")
+    # In batches of UNIT_TOKENS, which only the short recipe has.
+    batches = updates if len(recipe) > 1 else 2 * updates if preset == "tiny" else work
     passes = batches * UNIT_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
     choices += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
