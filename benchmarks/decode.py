@@ -148,12 +148,14 @@ def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int, t
 
 def explain(bench: Bench, sources: list[list[int]], beam_size: int, numbers: dict[str, Numbers]) -> None:
     """Prints for each other engine how often its outputs are more and less likely than ours under our model."""
-    own = numbers["ours"].outputs
+    our_outputs = numbers["ours"].outputs
     for name, theirs in numbers.items():
-        rows = [row for row, (a, b) in enumerate(zip(own, theirs.outputs, strict=True)) if a != b]
+        rows = [row for row, (a, b) in enumerate(zip(our_outputs, theirs.outputs, strict=True)) if a != b]
         if name == "ours" or not rows:
             continue
-        targets = [[*ids, EOS_ID] for outputs in (own, theirs.outputs) for ids in (outputs[row] for row in rows)]
+        targets = [
+            [*ids, EOS_ID] for outputs in (our_outputs, theirs.outputs) for ids in (outputs[row] for row in rows)
+        ]
         changes = {"proof_sources": [sources[row] for row in rows] * 2, "proof_targets": targets}
         totals = np.array([sum(row) for row in bench.ask("ours", "score", beam_size=beam_size, **changes)["log_probs"]])
         print(agreement(name, totals[: len(rows)], totals[len(rows) :]), flush=True)

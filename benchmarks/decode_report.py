@@ -49,11 +49,11 @@ class Numbers:
 
 def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
     """Prints a row for each engine; ratios are those of sentences per second."""
-    own = numbers.get("ours")
+    our_runs = numbers.get("ours")
     print("| engine | tokens/s | sentences/s | ours / it | p50 ms | p95 ms | peak GiB | same outputs | quiet turns |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, runs in numbers.items():
-        pairs = list(zip(runs, own or [], strict=bool(own)))
+        pairs = list(zip(runs, our_runs or [], strict=bool(our_runs)))
         cells = [
             _range([run.tokens / run.seconds for run in runs], ",.0f"),
             _range([len(run.outputs) / run.seconds for run in runs], ",.1f"),

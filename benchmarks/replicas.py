@@ -100,8 +100,8 @@ def run_engine(flags: argparse.Namespace) -> None:
         after = os.times()
         if not others:
             return result
-        own = after.user + after.system - before.user - before.system
-        return {**result, "cpu_seconds": own + sum(answer(other)["done"]["cpu_seconds"] for other in others)}
+        used = after.user + after.system - before.user - before.system
+        return {**result, "cpu_seconds": used + sum(answer(other)["done"]["cpu_seconds"] for other in others)}
 
     for other in others:
         answer(other)  # it is ready

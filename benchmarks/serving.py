@@ -78,7 +78,7 @@ def write_requests(server: Served, sentences: Sequence[str], path: str) -> None:
 
 def take_turn(server: Served, clients: int, seconds: int, requests_path: str) -> Turn:
     """Runs a number of concurrent clients for one turn."""
-    busy, own = busy_seconds(), server.cpu_seconds
+    busy, used = busy_seconds(), server.cpu_seconds
     children = sum(os.times()[2:4])
     command = ["wrk", f"--threads={clients}", f"--connections={clients}", f"--duration={seconds}s", "--timeout=60s"]
     url = f"http://{server.rest}/v1/models/model:predict"
@@ -87,7 +87,7 @@ def take_turn(server: Served, clients: int, seconds: int, requests_path: str) ->
     if not results:
         raise RuntimeError(f"wrk failed: {done.stdout} {done.stderr}")
     numbers = json.loads(results[0].removeprefix("RESULT "))
-    ours = server.cpu_seconds - own + sum(os.times()[2:4]) - children
+    ours = server.cpu_seconds - used + sum(os.times()[2:4]) - children
     foreign = (busy_seconds() - busy - ours) / numbers["seconds"] / os.cpu_count()
     return Turn(**numbers, foreign=max(foreign, 0.0))
 
