@@ -153,9 +153,7 @@ def explain(bench: Bench, sources: list[list[int]], beam_size: int, numbers: dic
         rows = [row for row, (a, b) in enumerate(zip(our_outputs, theirs.outputs, strict=True)) if a != b]
         if name == "ours" or not rows:
             continue
-        targets = [
-            [*ids, EOS_ID] for outputs in (our_outputs, theirs.outputs) for ids in (outputs[row] for row in rows)
-        ]
+        targets = [[*outputs[row], EOS_ID] for outputs in (our_outputs, theirs.outputs) for row in rows]
         changes = {"proof_sources": [sources[row] for row in rows] * 2, "proof_targets": targets}
         totals = np.array([sum(row) for row in bench.ask("ours", "score", beam_size=beam_size, **changes)["log_probs"]])
         print(agreement(name, totals[: len(rows)], totals[len(rows) :]), flush=True)
