@@ -256,15 +256,15 @@ def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     The measurement includes the conversion from and to text if outputs end naturally.
     """
     translate: Callable[[Any], Any] = engine.translate
-    sources, alone, pieces = task["sources"], task["short_sources"], None
+    sources, short_sources, pieces = task["sources"], task["short_sources"], None
     if task["output_tokens"] is None:
-        sources, alone, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
+        sources, short_sources, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
         translate = engine.translate_texts or pieces.around(engine.translate)
     started = time.perf_counter()
     outputs = translate(sources)
     seconds = time.perf_counter() - started
     latencies = []
-    for source in alone:
+    for source in short_sources:
         started = time.perf_counter()
         translate([source])
         latencies.append(time.perf_counter() - started)

@@ -93,7 +93,7 @@ def take_turn(server: Served, clients: int, seconds: int, requests_path: str) ->
 
 
 class Contestant:
-    """A server, and requests with its answers to each of them alone.
+    """A server, and requests with its answers to each single request.
 
     Args:
         name: name in the table.
@@ -193,7 +193,7 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 def print_load(results: Mapping[int, Load]) -> None:
     """Prints medians and ranges for each number of clients, with ratios to CTranslate2 in the same round."""
-    print("| clients | what | sentences/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken |")
+    print("| clients | server | texts/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken |")
     print("|---|---|---|---|---|---|---|---|---|")
     for clients, load in results.items():
         peer = {key: [turn[key] for turn in load.peer] for key in ("per_second", "p50")}

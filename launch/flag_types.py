@@ -17,7 +17,7 @@ flags.disclaim_key_flags()  # they belong to the calling module
 
 
 class PathKind(enum.Enum):
-    """The role of a path, which decides what is valid."""
+    """The role of a path, which determines the valid paths."""
 
     FILE = "an existing file, or a device or pipe"
     FOLDER = "an existing folder"

@@ -15,7 +15,7 @@ from typing import IO, Any, NoReturn
 
 # Set before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# TensorFlow then takes only the GPU memory that it needs, so that a translation can run beside a training.
+# TensorFlow then takes only the GPU memory that it needs, so that a translation can run on the GPU of a training.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from absl import app, flags, logging
@@ -126,7 +126,7 @@ def _parse(argv: list[str]) -> list[str]:
 
 
 def command(main: Callable[[list[str]], None], on_any_backend: bool = False) -> Callable[[], None]:
-    """Returns the console command that runs a program's `main`; runs it at once if its module is the main module."""
+    """Returns the console command that runs a program's `main`; runs it now if its module is the main module."""
     if main.__module__ == "__main__":
         run(main, on_any_backend)
     return functools.partial(run, main, on_any_backend)
@@ -223,7 +223,7 @@ def title(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line at once, with programs in the form that the user typed; continues if the reader has stopped."""
+    """Prints a line immediately, with programs in the form that the user typed; continues if the reader has stopped."""
     with _ignore_closed_output():
         print(helping.as_typed(line, sys.argv[0]), flush=True)
 

@@ -5,7 +5,7 @@ Distillation"). Translations of the targets give back-translated text (Sennrich 
 Translation Models with Monolingual Data"). Data diversification (Nguyen et al. 2020, "Data Diversification: A Simple
 Strategy For Neural Machine Translation") trains on the original text and on both kinds of translations.
 
-The text is translated in chunks. The outputs grow under temporary names, and `progress.json`, in a folder beside the
+The text is translated in chunks. The outputs grow under temporary names, and `progress.json`, in a folder next to the
 output of the targets, records how many bytes of them are complete. After an interruption at any point, the outputs are
 truncated to this size. The chunks begin at the same lines as in an uninterrupted run, so the batches are the same too.
 """

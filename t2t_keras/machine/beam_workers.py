@@ -172,7 +172,7 @@ def _work(number: int, function: Callable[..., Any], folder: Path) -> None:
         return  # the caller has stopped, or does not share this folder, which `_results` reports
     try:
         answer = {"result": function(number, argument)}
-    except InputError as error:  # not raised, because runners would retry the job in vain
+    except InputError as error:  # not raised, because runners would retry the job
         answer = {"error": str(error)}
     if folder.exists():
         write_json(folder / f"{number}{_RESULT}", answer)

@@ -27,7 +27,7 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
 
     Args:
         directory: the directory.
-        verb: what the process does, such as "train", for messages.
+        verb: the action of the process, such as "train", for messages.
         participle: participle of the verb, such as "trained".
         flag: the flag that names the directory.
 

@@ -120,8 +120,8 @@ def _answer(life: Connection, answer: Connection, function: Callable[..., Any], 
 def end_with_parent(pipe: Connection) -> None:
     """Makes a child process end when the parent closes its end of `pipe` or dies, even by SIGKILL.
 
-    Call it in the child process. It ignores Ctrl-C, which reaches all processes of a terminal; the parent decides what
-    happens.
+    Call it in the child process. The process then ignores Ctrl-C, which reaches all processes of a terminal, so that
+    only the parent reacts.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -216,7 +216,7 @@ class Mirror:
     def held(self, report: Callable[[str], None]) -> Iterator[None]:
         """A context that keeps other trainers out by a lease in the state, which a thread renews.
 
-        If another process holds the lease, this waits until it is released, renewed or expired.
+        If another process holds the lease, the context waits until the lease is released, is renewed or expires.
 
         Args:
             report: called with a line of text if waiting is necessary, and if an expired lease is taken over.
@@ -371,7 +371,7 @@ def local(path: str) -> str:
 def publishing(path: str | os.PathLike[str]) -> Callable[[], None]:
     """Returns a function that publishes a directory in a mirror; for other directories, it does nothing.
 
-    An InputError is logged as a warning, because the next call publishes what is missing. A LeaseLostError is raised.
+    An InputError is logged as a warning, because the next call publishes the missing files. A LeaseLostError is raised.
     """
     mirror = mirror_of(path)
 
