@@ -193,7 +193,8 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 def print_load(results: Mapping[int, Load]) -> None:
     """Prints medians and ranges for each number of clients, with ratios to CTranslate2 in the same round."""
-    print("| clients | server | texts/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken |")
+    head = "sentences/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken"
+    print(f"| clients | server | {head} |")
     print("|---|---|---|---|---|---|---|---|---|")
     for clients, load in results.items():
         peer = {key: [turn[key] for turn in load.peer] for key in ("per_second", "p50")}
