@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.decode_engines import ENGINES, WITH_MKL
 from benchmarks.decode_report import Numbers, agreement, compare_latencies, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences, vocabularies
-from benchmarks.turns import Worker, number, take_turns
+from benchmarks.turns import Worker, last_line, number, take_turns
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.machine.processor import processor
 from t2t_keras.symbols import EOS_ID
@@ -71,7 +71,7 @@ class Bench:
         command = [self._interpreter(engine), "-m", "benchmarks.ctranslate2_model"]
         command += [self._weights_path, model_path, self._converted]
         done = subprocess.run(command, capture_output=True, text=True)
-        return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+        return last_line(done.stderr) if done.returncode else ""
 
     def start(self, engine: str, role: str, **changes: Any) -> Worker:
         """Starts a worker of an engine with a changed task; see `decode_engines`."""

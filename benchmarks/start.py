@@ -21,7 +21,7 @@ from typing import NamedTuple, TextIO
 
 from benchmarks.train_step import sizes_of, write_batches
 from benchmarks.transformer_preset import transformer_preset
-from benchmarks.turns import number
+from benchmarks.turns import last_line, number
 from t2t_keras.values import PositiveInt
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -142,7 +142,7 @@ def start(engine: Engine, log: TextIO) -> Start:
     _, _, usage = os.wait4(process.pid, 0)
     if not is_over:
         log.seek(0)
-        sys.exit(f"{engine.name}: {(log.read().strip().splitlines() or ['ended'])[-1]}")
+        sys.exit(f"{engine.name}: {last_line(log.read())}")
     return Start(seconds, usage.ru_utime + usage.ru_stime)
 
 

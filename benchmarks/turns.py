@@ -115,7 +115,7 @@ class Worker:
 
     def _last_line(self) -> str:
         with open(self._log_path) as log:
-            return (log.read().strip().splitlines() or ["no output"])[-1]
+            return last_line(log.read())
 
     def _answer(self) -> dict[str, Any] | None:
         while line := self._answers.readline():
@@ -141,6 +141,11 @@ def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
             if round_number == 0:
                 worker.forget_turns()
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)
+
+
+def last_line(text: str) -> str:
+    """Returns the last line of a log that is not blank, which usually names the error."""
+    return (text.strip().splitlines() or ["no output"])[-1]
 
 
 def _page_faults() -> int:
