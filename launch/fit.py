@@ -26,7 +26,7 @@ from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied, table
+from t2t_keras.fitting.fit_steps import FitSteps, Places, apply_choices, format_choices, missing_for_serving
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.processor import num_cores
@@ -108,7 +108,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
-    program.say(table(steps.choices))
+    program.say(format_choices(steps.choices))
     if other_choices := _other_choices(steps):
         program.say(
             f"started with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
@@ -235,7 +235,7 @@ def _other_choices(steps: FitSteps) -> str:
     names = [next(each.value for each in choices if each.name == "preset") for choices in (steps.choices, new_choices)]
     if names[0] != names[1]:
         return f"preset: {' -> '.join(names)}"
-    old, new = settings_applied(steps.choices), settings_applied(new_choices)
+    old, new = apply_choices(steps.choices), apply_choices(new_choices)
     return ", ".join(each for each in configuration.differences(old, new) if not each.startswith(_SAVING))
 
 

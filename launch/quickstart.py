@@ -22,7 +22,7 @@ from typing import IO, cast
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
+from t2t_keras.fitting.fit_steps import FitSteps, Places, format_choices, missing_for_serving
 from t2t_keras.planning.fit_rules import Choice
 
 from . import program
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
     program.title(f"2. Training for {_MINUTES.value:g} minutes")
     # The corpus has its own validation and test sets.
-    program.say(table([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
+    program.say(format_choices([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)

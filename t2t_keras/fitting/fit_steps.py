@@ -152,7 +152,7 @@ class FitSteps:
         else:
             speed = steps / minutes
         choices = {each.name: each for each in fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides)}
-        config = settings_applied(choices.values())
+        config = apply_choices(choices.values())
         if steps is None and choices["preset"].value != "tiny":
             model = dataclasses.replace(config.model, vocab_size=int(choices["data.vocab_size"].value))
             cost = _relative_cost(dataclasses.replace(config, model=model), machine["has_accelerator"])
@@ -172,14 +172,14 @@ class FitSteps:
         Raises the errors of `t2t_keras.data.prepare.prepare`.
         """
 
-        def prepared() -> PreparedData:
+        def run() -> PreparedData:
             data_config = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
             return prepare(corpus, data_config, self.places.data_dir, self._say, processes)
 
         with self.preparing():
             while True:
                 try:
-                    self.data = prepared()
+                    self.data = run()
                     break
                 except VocabularySizeError as error:
                     choices = {choice.name: choice for choice in self.choices}
@@ -254,7 +254,7 @@ class FitSteps:
 
     def _config(self, minutes: float, rest: float) -> Config:
         """Returns the preset's settings with the choices, adapted to the data and the remaining minutes."""
-        config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
+        config = apply_choices(self.choices, {**self.data.output_limit, "split": self.data.split_by})
         if checkpoints.exist(self.run.checkpoints_path):  # its search may have been chosen since
             config = dataclasses.replace(config, decode=self.run.config.decode)
         overrides = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
@@ -398,7 +398,7 @@ def this_machine() -> dict[str, Any]:
     }
 
 
-def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
+def apply_choices(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
     """Returns the chosen preset with the chosen settings, except those of the data.
 
     Args:
@@ -431,7 +431,7 @@ def _relative_cost(config: Config, has_accelerator: bool) -> float:
     return update_flops(config, _SENTENCE_TOKENS) / update_flops(unit, _SENTENCE_TOKENS)
 
 
-def table(choices: Sequence[Choice]) -> str:
+def format_choices(choices: Sequence[Choice]) -> str:
     """Formats the choices as aligned lines of names, values and reasons."""
     rows = [(each.name, str(each.value), each.reason) for each in choices]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

@@ -12,7 +12,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.export import writing
 from t2t_keras.export_contract import CONFIG_FILE, GRAPH_FILE
 from t2t_keras.fitting import fit_steps, speed
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
+from t2t_keras.fitting.fit_steps import FitSteps, Places, format_choices, missing_for_serving
 from t2t_keras.fitting.model_card import write_card
 from t2t_keras.planning.fit_rules import GIVEN, Choice, choose
 from t2t_keras.runs import checkpoints
@@ -255,7 +255,7 @@ def test_the_lowest_validation_loss_and_the_last_one(tmp_path):
 
 
 def test_choices_are_aligned_and_missing_packages_named(monkeypatch):
-    assert table([Choice("a", 1, "r"), Choice("longer", 200, "s")]) == "  a         1  r\n  longer  200  s"
+    assert format_choices([Choice("a", 1, "r"), Choice("longer", 200, "s")]) == "  a         1  r\n  longer  200  s"
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
     assert missing_for_serving() == "tensorflow_serving"
 
