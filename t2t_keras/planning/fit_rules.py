@@ -15,7 +15,7 @@ FEWEST_PAIRS = 200
 FEWEST_UPDATES = 400  # after fewer updates, outputs hardly depend on the source
 GIVEN = "given"  # the reason of a choice that the user made
 
-_BATCH_TOKENS = 2048
+UNIT_TOKENS, UNIT_VOCAB_SIZE = 2048, 8000  # of the unit of work
 _TOKENS_OF_A_SIDE = 15  # of a typical sentence
 _FILL = 0.9  # share of a batch that is not padding
 
@@ -81,9 +81,10 @@ def choose(
     preset = values.get(rule.name, rule.value)
     choices.append(rule)
     recipe = _recipe(work, {vocabulary.name: vocabulary.value, **values}) if preset == "tiny" else [_updates(work)]
-    # Only the short recipe has batches of the unit of work.
-    batches = work if len(recipe) == 1 else {choice.name: choice.value for choice in recipe}["updates"]
-    passes = batches * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
+    updates = next(choice.value for choice in recipe if choice.name == "updates")
+    # In batches of UNIT_TOKENS, which only the short recipe has.
+    batches = updates if len(recipe) > 1 else 2 * updates if preset == "tiny" else work
+    passes = batches * UNIT_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
     choices += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
         choices.append(
@@ -120,11 +121,12 @@ def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
 
     `values` holds the vocabulary size, and the user's values of other settings.
     """
-    if work >= _WORK_FOR_THE_PRESET:
-        return [_updates(work / 2)]  # the preset's batches are twice as large
     layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
     sides = [int(values.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
-    updates = _updates(work / cost(sum(sides) / 2, values["data.vocab_size"]))
+    unit_batches = work / cost(sum(sides) / 2, values["data.vocab_size"])
+    if work >= _WORK_FOR_THE_PRESET:
+        return [_updates(unit_batches / 2)]  # the preset's batches are twice as large
+    updates = _updates(unit_batches)
     warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
     scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
     depth = "fewer layers learn faster" if layers < 4 else "the time is enough for the preset's layers"
@@ -132,7 +134,7 @@ def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
         Choice("model.num_encoder_layers", layers, depth),
         Choice("model.num_decoder_layers", layers, depth),
         updates,
-        Choice("train.tokens_per_batch", _BATCH_TOKENS, "in a short time, more updates are better than large batches"),
+        Choice("train.tokens_per_batch", UNIT_TOKENS, "in a short time, more updates are better than large batches"),
         Choice("train.warmup_steps", warmup_steps, "a quarter of the updates, at most 500"),
         Choice("train.learning_rate_scale", scale, f"the rate rises to {_PEAK_RATE}"),
         Choice(
