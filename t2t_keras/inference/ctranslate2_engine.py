@@ -80,7 +80,7 @@ class CTranslate2Engine:
     Args:
         compute_type: number format of matrix products: "float32"; "int8", which is faster but rounds more; or
             "bfloat16", on a GPU.
-        longest_source: most tokens of a source, end symbol included.
+        longest_source: maximum number of tokens of a source, end symbol included.
     """
 
     options = frozenset({"prefix"})
@@ -136,7 +136,7 @@ class _Sentence(NamedTuple):
     Attributes:
         source: token ids, without end symbol.
         prefix: token ids with which the output begins.
-        limit: most tokens of the output, end symbol included.
+        limit: maximum number of tokens of the output, end symbol included.
     """
 
     source: list[int]
@@ -172,7 +172,7 @@ class CTranslate2Searcher:
     Args:
         translator: a `ctranslate2.Translator`.
         config: the decoding settings.
-        longest: most tokens of a source or an output, end symbol included.
+        longest: maximum number of tokens of a source or an output, end symbol included.
         source_names: the name of each id of the source vocabulary.
         target_names: the name of each id of the target vocabulary.
     """
@@ -249,7 +249,7 @@ class CTranslate2Searcher:
 
         Args:
             sentences: the sentences.
-            limit: most tokens of an output, end symbol included.
+            limit: maximum number of tokens of an output, end symbol included.
             num_best: hypotheses per sentence.
             scored: whether log-probabilities are needed.
             to_limit: whether the search is expected to reach the limit. It then returns more hypotheses, so that

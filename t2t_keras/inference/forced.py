@@ -13,10 +13,10 @@ from t2t_keras.models.contract import ScoringModel
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import PAD_ID
 
-# Most tokens, end symbol included, of a scored source or target; the same as in the signatures of an export.
+# Maximum number of tokens, end symbol included, of a scored source or target; that of the signatures of an export.
 MAX_SCORED_LENGTH = MAX_LINE_TOKENS
 
-# Most tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, independent of the batch.
+# Number of tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, independent of the batch.
 _CHUNK_TOKENS = 256
 
 

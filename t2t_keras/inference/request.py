@@ -113,7 +113,7 @@ class RequestEncoder:
 
     Attributes:
         task: defines how long texts are split, what a source must contain, and how labels are written.
-        max_source_length: most tokens of a part, end symbol included.
+        max_source_length: maximum number of tokens of a part, end symbol included.
         has_sentences: whether lines are translated sentence by sentence.
         excluded: token ids of the spellings of the excluded phrases.
 
@@ -372,7 +372,7 @@ class RequestEncoder:
         return " ".join(map(of_symbol, text.split(" "))) if self._writes_labels else text
 
     def limit(self, encoded: EncodedRequest) -> int:
-        """Returns the most tokens, end symbol included, that the translation of a request's first part may have."""
+        """Returns the maximum number of tokens of the translation of a request's first part, with its end symbol."""
         source = [*encoded.parts[0], EOS_ID]
         if self._form is None:
             return int(output_limits([len(source)], self._config)[0])

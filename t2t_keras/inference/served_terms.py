@@ -55,7 +55,7 @@ class ServedTerms:
         Args:
             texts: the texts.
             glossary: pairs (term, "form|form|...").
-            most_rows: most rows of a call of a signature.
+            most_rows: maximum number of rows of a call of a signature.
 
         Raises:
             InputError: an entry of the glossary cannot be used, or a text is not a valid source of the task; names the

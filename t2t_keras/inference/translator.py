@@ -74,15 +74,15 @@ class Translator:
         model: the model; see `t2t_keras.models.contract`.
         settings: the settings, or only those of decoding; None means the defaults.
         data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
-            and prefixes are lowercased first), `max_length` (most tokens of one part, end symbol included, at least
-            2), the languages (for splitting and joining sentences), and the `task` (which post-processes the model's
-            output).
+            and prefixes are lowercased first), `max_length` (maximum number of tokens of a part, end symbol included,
+            at least 2), the languages (for splitting and joining sentences), and the `task` (which post-processes the
+            model's output).
 
     Attributes:
         settings: the settings.
         config: the settings of decoding.
         task: the task.
-        max_source_length: most tokens of a part, end symbol included.
+        max_source_length: maximum number of tokens of a part, end symbol included.
 
     Raises:
         ValueError: the tokenizer lacks a member of `TextTokenizer`.
