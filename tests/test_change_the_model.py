@@ -94,7 +94,7 @@ def test_search_steps_equal_the_forward_pass(model) -> None:
 
 def test_other_engines_and_formats_reject_the_model(model, tmp_path) -> None:
     family = f"a model of the family {model.config.family}"
-    assert ctranslate2_engine.refusal(model, DecodeConfig(), [], None) == family
+    assert ctranslate2_engine.unsupported(model, DecodeConfig(), [], None) == family
     unconverted = PortableModel(Config(model=model.config), {}, mock.Mock())
     for writer in WRITERS.values():
         with pytest.raises(InputError, match=family):

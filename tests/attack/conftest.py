@@ -16,7 +16,7 @@ _REPORT: list[str] = []
 
 
 def pytest_addoption(parser):
-    parser.addoption("--bodies", type=int, default=5000, help="how many fuzzed bodies the server is sent")
+    parser.addoption("--bodies", type=int, default=5000, help="number of fuzzed request bodies")
 
 
 def pytest_terminal_summary(terminalreporter):

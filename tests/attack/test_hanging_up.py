@@ -70,5 +70,7 @@ def test_large_requests_of_disconnected_clients_free_their_streams(server, repor
         delays.append(time_large_text(server) - quiet)
         wait_until(lambda: metric(server, WAITS) == 0)
     longest = max(delays)
-    report_line(f"{start_two.__name__}: after both clients disconnected, a large text waited {1000 * longest:.0f} ms at most")
+    report_line(
+        f"{start_two.__name__}: after both clients disconnected, a large text waited {1000 * longest:.0f} ms at most"
+    )
     assert longest <= 0.5

@@ -36,7 +36,12 @@ OUTPUT_FLAGS = {
 INPUT_FLAGS = ("data_dir", "init_from", "vocab_from", "model_dir", "ensemble", "export_dir")
 SHIPPED = "saved_models/en_de_fr"  # part of the repository
 # Folders that pages mention but no command creates.
-SUBSTITUTES = {"runs/one": "runs/mine", "runs/two": "runs/mine", "data/craft": "data/trees"}
+SUBSTITUTES = {
+    "runs/one": "runs/mine",
+    "runs/two": "runs/mine",
+    "data/craft": "data/trees",
+    "runs/table2_equal_cost/transformer_whole/seed_1": "runs/multi30k",
+}
 
 
 def outputs_of(command: Command) -> list[str]:

@@ -56,7 +56,9 @@ def test_missing_members_of_a_tokenizer():
         encode = encode_batch = decode = pieces = len
 
     model = Transformer.from_preset("tiny", vocab_size=11, **SIZES)
-    with pytest.raises(ValueError, match="`tokenizer`: IncompleteTokenizer has no `symbols`; see TextTokenizer in t2t_keras.text"):
+    with pytest.raises(
+        ValueError, match="`tokenizer`: IncompleteTokenizer has no `symbols`; see TextTokenizer in t2t_keras.text"
+    ):
         Translator(IncompleteTokenizer(), model)
     with pytest.raises(ValueError, match="`tokenizer`: NoneType has no `vocab_size`"):
         Translator(None, model)

@@ -115,7 +115,7 @@ def test_excluded_words_apply_to_all_sentences():
 
 def test_prefixes_of_overlong_sentences_are_rejected():
     request = Request("dogs " * 100 + ". A man.", prefix="A")
-    with pytest.raises(InputError, match="^prefix: cannot be met, because the text is translated in parts"):
+    with pytest.raises(InputError, match="^prefix: cannot be met, because the text is too long"):
         exporting.translator().check(request)
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
+from t2t_keras.inference import served_protection
 from t2t_keras.inference.served_protection import ServedProtection
+from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
 from tests.inference.test_protected_lines import KNOWN, tokenizer
@@ -78,6 +80,15 @@ def test_served_texts_equal_those_of_the_translator(tmp_path, aligns):
     assert answer["score"].tolist() == [-1, -3, -1, -1, 0, -1]
 
 
+def test_unknown_model_families(tmp_path):
+    read(tmp_path)
+    path = tmp_path / "assets.extra" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": {"family": "unheard_of", "width": 3}}))
+    answer, _ = answer_texts(prepare(ServedProtection(tmp_path), ["A man 😊 runs."]))
+    assert answer["translation"].tolist() == ["A man 😊 runs.".encode()]
+    assert ServedTerms(tmp_path).encoder.encode_lines(["A man"])
+
+
 def test_plain_texts_are_not_protected(tmp_path):
     protection = read(tmp_path)
     assert prepare(protection, ["A man", "THE DOG"]) is None
@@ -130,6 +141,16 @@ def test_only_texts_with_spans_are_aligned_in_small_calls(tmp_path):
     ]
 
 
+def test_long_sentences_are_translated_without_alignment(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_protection, "MAX_LINE_TOKENS", 40)
+    words = "man dog " * 20
+    texts = prepare(read(tmp_path), [f"A {words}😊 runs", "A man 😊 runs"])
+    calls = {name: inputs["text"].tolist() for name, inputs in texts.first}
+    assert calls == {"serving_default": [f"A {words}runs".encode()], "align": [b"A man runs"]}
+    answer, _ = answer_texts(texts)
+    assert answer["translation"].tolist() == [f"A {words}😊 runs".encode(), "A man 😊 runs".encode()]
+
+
 def test_missing_translations_stay_missing(tmp_path):
     texts = prepare(read(tmp_path), ["A man 😊 runs"])
     outputs = copy_outputs(texts.first)
@@ -167,7 +188,7 @@ def test_invalid_fields_are_rejected(tmp_path, fields, problem):
 def test_other_tasks_ignore_server_settings(tmp_path):
     protection = read(tmp_path, data=dataclasses.replace(DATA, task="summarisation"), protect=("urls",))
     assert prepare(protection, ["See https://x.org"]) is None
-    with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
+    with pytest.raises(InputError, match=r"^decode\.protect: not supported for the task summarisation"):
         prepare(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 

@@ -94,8 +94,8 @@ def test_checkpoints_with_several_names_count_once(make_run):
     result = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
     assert result.returncode == 0
     assert result.stderr.splitlines() == [
-        "warning: best is step_00000030, which is also named; it counts once",
-        "warning: latest is step_00000030, which is also named; it counts once",
+        "warning: --checkpoints names step_00000030 again as best; it counts once",
+        "warning: --checkpoints names step_00000030 again as latest; it counts once",
     ]
     assert "averaged 2 checkpoints, of steps 20, 30\n" in result.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")

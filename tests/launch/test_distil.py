@@ -119,7 +119,7 @@ CHANGES = {
 def test_changed_flags_texts_and_teachers_are_rejected(folder, forward, case):
     more, difference = CHANGES[case]
     result = distil(folder, "forward", *(flag.replace("FOLDER", str(folder)) for flag in more))
-    assert_error(result, difference, beginning=f"{folder / 'forward.de'}: begun with other settings (")
+    assert_error(result, difference, beginning=f"{folder / 'forward.de'} was started with different settings (")
     assert outputs(folder, "forward") == forward
 
 

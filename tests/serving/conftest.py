@@ -8,8 +8,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def without_freezing(monkeypatch):
-    """Skips `gc.freeze` after loading: it would take seconds, because a test process holds many objects."""
-    monkeypatch.setattr("t2t_keras.serving.versions._set_aside", lambda: None)
+    """Disables `_freeze_objects`, which would take seconds, because tests have more objects than a server."""
+    monkeypatch.setattr("t2t_keras.serving.versions._freeze_objects", lambda: None)
 
 
 @pytest.fixture

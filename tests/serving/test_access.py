@@ -82,7 +82,7 @@ def test_requests_with_a_valid_key(https, key):
 def test_requests_without_a_valid_key(https, value):
     response = translate(https, **({} if value is None else {"Authorization": value}))
     assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
-    assert response.json() == {"error": "a key is needed: Authorization: Bearer KEY"}
+    assert response.json() == {"error": "a key is required: send the header Authorization: Bearer KEY"}
 
 
 def test_requests_on_a_rejected_connection_are_ignored(secured, certificate, https, monkeypatch):

@@ -186,6 +186,27 @@ def test_an_invalid_request_does_not_affect_its_batch(make_batcher):
     assert function.batches == [[0], [1, 2, 3, 4], [1], [2], [3], [4]]
 
 
+def test_abandoned_parts_of_a_failed_batch_do_not_run_again(make_batcher):
+    class Abandoned(Doubler):
+        """The server stops while the first part runs again."""
+
+        def run(self, inputs):
+            if inputs["x"].tolist() == [1]:
+                batcher.abandon()
+            return super().run(inputs)
+
+    batcher, function = make_batcher(size=4), Abandoned(bad=3)
+    first = occupy_stream(batcher, function)
+    futures = [submit(batcher, function, number) for number in (1, 2, 3)]
+    function.gate.set()
+    assert wait_for(first) == [0]
+    for future in futures:
+        with pytest.raises(ServingError, match="stopping"):
+            future.result(300)
+    batcher._streams[0].join(300)
+    assert function.batches == [[0], [1, 2, 3], [1]]
+
+
 def test_a_failed_part_removes_the_other_parts_from_the_queue(make_batcher):
     function = Doubler(bad=1)
     batcher = make_batcher(size=2)

@@ -65,7 +65,7 @@ class RecordingProtocol(connections.BoundedProtocol):
 @pytest.fixture(scope="module", autouse=True)
 def short_limits():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "_LOOK_SECONDS", 0.05)
+        patch.setattr(connections, "_CHECK_SECONDS", 0.05)
         patch.setattr(connections, "_HEAD_SECONDS", 1.0)
         patch.setattr(answers, "_SECONDS", 1.5)
         patch.setattr(answers, "_BYTES_A_SECOND", 4 << 20)  # the buffers of the system hold about four megabytes
@@ -245,7 +245,7 @@ def test_bodies_in_tiny_chunks_are_rejected(address):
         connection.sendall(chunked(*[b"x"] * 10_000))
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        assert json.loads(body) == {"error": "the body comes in chunks that are too small"}
+        assert json.loads(body) == {"error": "the chunks of the body are too small"}
 
 
 def test_pipelined_requests_are_bounded(address):

@@ -37,6 +37,18 @@ def test_time_limit_is_the_shorter_of_client_and_server(server, monkeypatch, cli
     assert waits == [expected]
 
 
+def test_only_the_first_call_of_a_request_can_be_rejected_by_a_full_queue(server, monkeypatch):
+    core, waits, futures = server.core, [], [Future() for _ in range(3)]
+    futures[0].set_result(texts(b"A"))  # as if it were in the cache
+    calls = iter(futures)
+    monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or next(calls))
+    with core.lend("toy", None) as loan:
+        core.submit_all(loan, [("", texts(b"a")), ("", texts(b"b")), ("", texts(b"c"))])
+    assert waits == [30.0, 30.0, None]
+    for future in futures:
+        future.cancel()
+
+
 def test_later_turns_of_a_stream_are_always_accepted(server, monkeypatch):
     core, waits = server.core, []
 

@@ -185,7 +185,10 @@ def tensor_proto(dtype, sizes, **values):
         # Unpacking this tensor took as long as ten translations.
         (tensor_proto(types_pb2.DT_STRING, [5000], string_val=[b"a"]), ["5000 sentences in a request: the limit is"]),
         # Computing the product of so many sizes blocked the server for seconds.
-        (tensor_proto(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]), ["'text' has 1000 dimensions"]),
+        (
+            tensor_proto(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]),
+            ["'text' has 1000 dimensions: the limit is 16"],
+        ),
         (tensor_proto(types_pb2.DT_STRING, [1], string_val=[b"a", b"b"]), ["'text'", "valid"]),
         (
             tensor_proto(types_pb2.DT_STRING, [1], tensor_content=b"a"),
@@ -235,7 +238,7 @@ def test_unimplemented_methods(server, prediction, channel):
         (models.HandleReloadConfigRequest, model_management_pb2.ReloadConfigRequest()),
     ]:
         code, details = error_of(call, message)
-        assert code == "UNIMPLEMENTED" and details.endswith(" is not served")
+        assert code == "UNIMPLEMENTED" and details.endswith(" is not supported")
     assert num_requests(server, "UNIMPLEMENTED") == before + 4
 
 
@@ -249,8 +252,8 @@ def test_unimplemented_methods(server, prediction, channel):
             "the message is not a valid GetModelMetadataRequest",
         ),
         ("ModelService/GetModelStatus", "INVALID_ARGUMENT", "the message is not a valid GetModelStatusRequest"),
-        ("PredictionService/Classify", "UNIMPLEMENTED", "Classify is not served"),
-        ("ModelService/HandleReloadConfigRequest", "UNIMPLEMENTED", "HandleReloadConfigRequest is not served"),
+        ("PredictionService/Classify", "UNIMPLEMENTED", "Classify is not supported"),
+        ("ModelService/HandleReloadConfigRequest", "UNIMPLEMENTED", "HandleReloadConfigRequest is not supported"),
     ],
 )
 def test_invalid_messages_are_rejected_and_counted(server, channel, caplog, method, code, details):

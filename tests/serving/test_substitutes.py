@@ -53,7 +53,7 @@ def test_unsupported_version_at_the_start(export_dir, caplog):
     server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), loader=Loader(refuse))
     with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not support this"):
         server.start()
-    assert "to be tried again when its files change" in caplog.text
+    assert "next attempt when its files change" in caplog.text
 
 
 def test_unsupported_later_version_does_not_replace_the_served_one(versions_1_and_2, export_dir):

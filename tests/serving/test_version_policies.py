@@ -47,7 +47,7 @@ def test_missing_versions_of_a_policy(folder, caplog):
     versions.choose(VersionPolicy(most=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
     versions.poll()
     versions.poll()
-    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the policy asks for") == 1
+    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the version policy selects") == 1
     with versions.lend("now") as model:
         assert model.version == 1
     for label, code in (("next", Code.NOT_FOUND), ("other", Code.INVALID_ARGUMENT)):
@@ -111,7 +111,7 @@ def test_replaced_files_of_a_loaded_version_are_ignored_with_a_warning(folder, c
     for _ in range(3):
         versions.poll()
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [
-        line for line in warnings if line.startswith("version 1 of mine has different files than those loaded")
-    ] == warnings[-1:]
+    assert [line for line in warnings if line.startswith("the files of version 1 of mine have changed")] == warnings[
+        -1:
+    ]
     assert states(versions) == {1: "AVAILABLE"}

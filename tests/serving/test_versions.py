@@ -291,7 +291,7 @@ def test_vocabularies_are_freed_with_their_model(tmp_path):
 @pytest.mark.integration
 def test_models_are_freed_with_their_warm_up_threads(export_dir):
     model, before = Model(export_dir / "1", 1), set(threading.enumerate())
-    assert model.warm_up(export_dir / "1") == 2
+    assert model.warm_up() == 2
     warm = set(threading.enumerate()) - before
     reference = weakref.ref(model._loaded.number)
     assert warm and all(thread.is_alive() for thread in warm)  # their heaps hold what the warm-up allocated

@@ -143,7 +143,7 @@ def test_input_of_unknown_rank():
     for value, shape in ((1.0, ()), ([1.0, 2.0], (2,)), ([[[1.0]]], (1, 1, 1))):
         assert read_inputs(parse_body(json.dumps({"inputs": value}).encode()), any_rank)["x"].shape == shape
     deep = "[" * 17 + "1" + "]" * 17
-    with pytest.raises(ServingError, match="are deeper than its 16 dimensions"):
+    with pytest.raises(ServingError, match="are nested too deep: the limit is 16"):
         read_inputs(parse_body(f'{{"inputs": {deep}}}'.encode()), any_rank)
 
 
