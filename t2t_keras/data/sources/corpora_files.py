@@ -204,7 +204,7 @@ def raw_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
         body = first.removesuffix(b"\n").removesuffix(b"\r")
         second = file.readline() if b"\r" in body else b""
         if b"\r" in body and not second:  # no line feed, except possibly at the end
-            yield from body.split(b"\r")
+            yield from first.splitlines(keepends=True)
             return
         for line in itertools.chain([first] if first else [], [second] if second else [], file):
             number += 1
