@@ -1,6 +1,7 @@
 """Translates lines of text with markup into a file."""
 
 import itertools
+import re
 from collections.abc import Collection, Iterable
 from typing import IO, TYPE_CHECKING
 
@@ -15,6 +16,11 @@ from .term_report import TermReport
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
+# The encoding that a document declares.
+_DECLARATION = re.compile(
+    r"""<(?:\?xml|meta)\s[^<>]*?\b(?:encoding|charset)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
+)
+
 
 def write_marked(
     translator: "Translator",
@@ -27,7 +33,8 @@ def write_marked(
 ) -> int:
     """Writes the translation of an HTML or XML document, or of lines with placeholders.
 
-    All lines of the output end like the first line of the input. A byte order mark is dropped.
+    All lines of the output end like the first line of the input. A byte order mark is dropped. The output is UTF-8, or
+    ASCII with character references if the input is ASCII and declares a different encoding.
 
     Args:
         translator: the translator.
@@ -61,11 +68,18 @@ def write_marked(
                 num_cut += translation.is_cut
                 if not translation.exists:
                     program.warn(f"warning: {name}, line {line}: no translation was found; the text is unchanged")
-        output.write("".join(results).replace("\n", newline).encode("utf-8"))
+        encoding = "utf-8" if markup == "placeholders" else _output_encoding(texts[0])
+        output.write("".join(results).replace("\n", newline).encode(encoding, "xmlcharrefreplace"))
         output.flush()
     if translator.settings.glossary is not None:
         report.print()
     return num_cut
+
+
+def _output_encoding(document: str) -> str:
+    """Returns the encoding of the translation of a document, in agreement with the declaration of the document."""
+    match = _DECLARATION.search(document) if document.isascii() else None
+    return "ascii" if match and match[1].lower() not in ("utf-8", "utf8") else "utf-8"
 
 
 def _line_end(raw: bytes) -> str:

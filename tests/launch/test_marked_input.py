@@ -10,19 +10,19 @@ from t2t_keras.data.sources.corpora_files import read_raw_lines
 from t2t_keras.text.markup.placing import AlignedText
 
 
-class RepeatingTranslator:
-    """Repeats every text."""
+class ReplacingTranslator:
+    """Repeats every text, except for the word "dogs"."""
 
     settings = types.SimpleNamespace(glossary=None)
 
     def translate_aligned(self, texts):
         translation = types.SimpleNamespace(terms=(), is_cut=False, exists=True)
-        return [(translation, AlignedText.unchanged(text)) for text in texts]
+        return [(translation, AlignedText.unchanged(text.replace("dogs", "dögs"))) for text in texts]
 
 
 def written(raw_lines, markup):
     output = io.BytesIO()
-    assert write_marked(RepeatingTranslator(), raw_lines, output, markup, "in", chunk_lines=2) == 0
+    assert write_marked(ReplacingTranslator(), raw_lines, output, markup, "in", chunk_lines=2) == 0
     return output.getvalue()
 
 
@@ -36,3 +36,23 @@ def test_line_ends_stay(tmp_path, markup, newline, end):
     path.write_bytes(content)
     assert written(read_raw_lines(path), markup) == content
     assert written(io.BytesIO(content), markup) == content
+
+
+@pytest.mark.parametrize(
+    ("markup", "start", "is_ascii"),
+    [
+        ("xml", '<?xml version="1.0" encoding="ISO-8859-1"?>', True),
+        ("xml", "<?xml version='1.0' encoding='US-ASCII'?>", True),
+        ("xml", '<?xml version="1.0" encoding="UTF-8"?>', False),
+        ("xml", '<?xml version="1.0"?>', False),
+        ("xml", '<?xml version="1.0" encoding="ISO-8859-1"?><!-- ä -->', False),  # the declaration is wrong
+        ("html", '<meta http-equiv="Content-Type" content="text/html; charset=windows-1252">', True),
+        ("html", '<META CHARSET="utf-8">', False),
+        ("html", "", False),
+        ("placeholders", '<?xml version="1.0" encoding="ISO-8859-1"?>', False),
+    ],
+)
+def test_the_output_is_readable_in_the_declared_encoding(markup, start, is_ascii):
+    lines = [f"{start}\n<p>Two dogs play.</p>\n".encode()]
+    expected = f"{start}\n<p>Two {'d&#246;gs' if is_ascii else 'dögs'} play.</p>\n"
+    assert written(lines, markup) == expected.encode()
