@@ -54,8 +54,15 @@ def comma_separated_rows(lines: Iterable[str], path: str) -> Iterator[Row]:
     declaration = re.fullmatch(r"sep=(.)", sample[0]) if sample else None  # Excel's first line
     delimiter = declaration[1] if declaration else _delimiter(sample)
     skipped = int(declaration is not None)
-    numbered = (f"{line}\n" for line in itertools.chain(sample[skipped:], remaining))
-    reader = csv.reader(numbered, delimiter=delimiter)
+    is_at_end = False
+
+    def whole_lines() -> Iterator[str]:
+        nonlocal is_at_end
+        yield from (f"{line}\n" for line in itertools.chain(sample[skipped:], remaining))
+        is_at_end = True
+        yield "\n"  # a blank row, or part of the last row if a quote is open, which the module csv does not report
+
+    reader = csv.reader(whole_lines(), delimiter=delimiter)
     width, first = 0, 1
     while True:
         first = skipped + reader.line_num + 1
@@ -67,6 +74,8 @@ def comma_separated_rows(lines: Iterable[str], path: str) -> Iterator[Row]:
             raise InputError(f"{path}, line {first}: {error}; is a quote not closed?") from error
         if not row:
             continue
+        if is_at_end:
+            raise InputError(f"{path}, line {first}: a quote is not closed")
         width = width or len(row)
         if width == 1:
             raise InputError(f"{path}, line {first}: expected source and target separated by a comma or a semicolon")

@@ -384,6 +384,7 @@ def encrypted_archive():
         ("p.csv", b"Hello, world,Hallo, Welt\n", "4 columns; expected two, or a header that names 'source' and"),
         ("j.csv", b"a\nb\n", "expected source and target separated by a comma"),
         ("k.csv", b'a,b\nc,"d\n' + b"e,f\n" * 50_000, r"line 2: .* is a quote not closed\?"),
+        ("q.csv", b'a,b\nc,"d\ne,f\n', "line 2: a quote is not closed"),
         ("l.tsv.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff", "broken compressed file"),
         ("o.tsv", lambda: zstandard(b"a\tb\n" * 1000)[:-3], "broken compressed file"),
         ("m.tsv.gz", b"a\tb\n", "not a .gz file, or damaged"),
