@@ -6,6 +6,7 @@ Nested repetitions such as `(a+)+` take exponential time there, and nothing stop
 only from its operator.
 """
 
+import collections
 import functools
 import re
 import unicodedata
@@ -28,7 +29,8 @@ _URL = (
 )
 _EMAIL = r"(?<![\w.+-])(?:mailto:)?[\w.+%'-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])"
 
-_DIGITS = r"\d+(?:[.,'’\u00a0\u202f]\d+)*"
+# Atomic, so that no part of a number is protected, and bounded, so that a long row of numbers takes linear time.
+_DIGITS = r"(?>\d+(?:[.,'’\u00a0\u202f]\d+){0,20})"
 _SIZES = "[kKMGTPE]i?[bB]|[kKMGT]?bit|[kMGT]bps|bps|B"
 _MEASURES = (
     *("km", "hm", "dm", "cm", "mm", "µm", "μm", "nm", "m", "mi", "ft", "yd", "ha", "kg", "mg", "µg", "μg", "g", "lbs?"),
@@ -238,12 +240,13 @@ def _character_class(characters: frozenset[str], lowercases: bool) -> str:
 
 def _without_trailing(text: str, start: int, end: int) -> int:
     """Returns the end of a match without trailing punctuation and closing brackets that it does not open."""
+    counts = collections.Counter(text[start:end])
     while end > start:
         last = text[end - 1]
-        opening = _CLOSING.get(last)
-        is_unopened = opening and text.count(opening, start, end) < text.count(last, start, end)
+        is_unopened = last in _CLOSING and counts[_CLOSING[last]] < counts[last]
         if last not in _TRAILING and not is_unopened:
             break
+        counts[last] -= 1
         end -= 1
     return end
 
