@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
 # The encoding that a document declares.
-_DECLARATION = re.compile(
-    r"""<(?:\?xml|meta)\s[^<>]*?\b(?:encoding|charset)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE
-)
+_DECLARATION = re.compile(r"""<(?:\?xml|meta)\s[^<>]*?\b(?:encoding|charset)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 
 
 def write_marked(

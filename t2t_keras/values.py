@@ -97,7 +97,7 @@ def check_fields(settings: Any, form: str = "{}") -> None:
 
     Args:
         settings: the dataclass, which may be frozen.
-        form: form of the names of fields in messages, such as "data.{}".
+        form: format of the field names in messages, such as "data.{}".
 
     Raises:
         InputError: an annotation does not allow a value, or a number is not finite.

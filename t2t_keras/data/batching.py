@@ -237,11 +237,11 @@ class EpochPlans:
         return (position.epoch + position.batch / self.plan(position.epoch).num_batches) / self._parts
 
     def num_batches(self, epochs: float) -> int:
-        """Returns the number of batches, at least 1, in that number of passes of the length of the first one."""
+        """Returns the number of batches in a number of passes, at least 1, estimated from the first epoch."""
         return max(1, round(epochs * self._parts * self.plan(0).num_batches))
 
     def positions(self, start: Position) -> Iterator[Position]:
-        """Yields all positions from `start` on, without end."""
+        """Yields all positions from `start` on, endlessly."""
         position = self.advance(start, 0)
         while True:
             yield position

@@ -40,7 +40,7 @@ def is_damaged(text: str) -> bool:
 
 
 def comparison_key(text: str) -> str:
-    """Returns a key that is equal for sentences with the same words, regardless of case, blanks and punctuation.
+    """Returns a key that is equal for sentences with the same words, regardless of case, spaces and punctuation.
 
     Combining marks belong to their words, because they are the vowels of Hindi and Thai. Composed and decomposed
     letters are equal. A text without words is its own key.

@@ -88,8 +88,8 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
         corpora: lengths of the training pairs of each corpus, in parts.
 
     Returns:
-        The settings by name. Empty, so that the defaults apply, if the task sets its limits itself, or if sources are
-        masked anew in each epoch.
+        The settings by name. Empty, so that the defaults apply, if the task sets its own limits or sources are masked
+        anew in each epoch.
     """
     kind = task(config.task)
     if kind.is_masked or any(name in kind.decode for name in _SETTINGS):

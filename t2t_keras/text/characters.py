@@ -41,7 +41,7 @@ class Characters(NamedTuple):
 
     @property
     def serialized(self) -> bytes:
-        """The contents of the characters' file: a JSON object with a sorted string for each side."""
+        """The contents of the file: a JSON object with a string of sorted characters for each side."""
         sides = {name: "".join(sorted(side)) for name, side in self._asdict().items()}
         return (json.dumps(sides, ensure_ascii=False, indent=0) + "\n").encode("utf-8")
 

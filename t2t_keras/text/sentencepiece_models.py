@@ -13,7 +13,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 _Model: Any = sentencepiece_model_pb2.ModelProto
 _Entry: Any = _Model.SentencePiece
 
-# By how much the score of an unknown character is below that of the rarest piece.
+# Difference between the score of the rarest piece and that of an unknown character.
 _COST_OF_UNKNOWN = 10.0
 # The score of unused pieces. Byte-pair encoding merges them too, and splits them again at the end; with this score,
 # they are merged last.
@@ -75,7 +75,7 @@ def without_symbols(serialized: bytes, symbols: Collection[str]) -> bytes:
 
 
 def word_model(entries: Iterable[str]) -> bytes:
-    """Returns a SentencePiece model that splits text at blanks only; each entry is `BLANK` and a word."""
+    """Returns a SentencePiece model that splits text only at spaces; each entry is `BLANK` and a word."""
     model = _Model()
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
     model.pieces.extend(_Entry(piece=entry, type=_Entry.NORMAL) for entry in entries)
@@ -85,7 +85,7 @@ def word_model(entries: Iterable[str]) -> bytes:
 
 
 def pieces_of(serialized: bytes) -> list[str]:
-    """Returns the pieces that a SentencePiece model can produce; raises as `parsed`."""
+    """Returns the pieces that a SentencePiece model can produce; raises a ValueError as `parsed` does."""
     return [entry.piece for entry in parsed(serialized).pieces if entry.type not in (*_KINDS, _Entry.UNUSED)]
 
 

@@ -47,7 +47,7 @@ def is_apart(text: str, place: int) -> bool:
 
 
 def units(text: str) -> list[tuple[int, int]]:
-    """Returns the start and end of each unit of a text: each word, and each other character that is not a blank.
+    """Returns the start and end of each unit of a text: each word, and each other character that is not white space.
 
     Chinese and Japanese characters are single units, because these languages do not separate words. Joiners, combining
     marks and modifiers of emoji belong to the character before them.

@@ -416,7 +416,7 @@ def test_carriage_returns_end_lines_only_where_there_is_no_line_feed(tmp_path):
     target = written(tmp_path, "a.de", "eins\r\nzw\rei\n\nvier")
     read = pair_source(source, target, ENGLISH_GERMAN)
     assert list(read()) == [("one", "eins"), ("two", "zw\rei"), ("", ""), ("four", "vier")]
-    assert not read.splits, "a part of such a file cannot be found by its line feeds"
+    assert not read.is_splittable, "a part of such a file cannot be found by its line feeds"
     table = written(tmp_path, "a.tsv", tsv(*((f"row {n}", f"Zeile {n}") for n in range(100)), end="\r"))
     assert len(list(read_pairs(table, None, ENGLISH_GERMAN))) == 100
 

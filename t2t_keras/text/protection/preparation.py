@@ -67,7 +67,8 @@ class Prepared(NamedTuple):
 
         Args:
             sentences: the sentences of the text with their translations; none if the text is blank.
-            intact: phrases of the translation into which nothing is inserted, and whose spans count as put back.
+            intact: phrases of the translation into which no span is inserted. A span that one of them contains is not
+                put back again.
             prefix: beginning of the translation, which is treated like these phrases.
         """
         intact = (*intact, prefix)
@@ -104,7 +105,7 @@ class Preparation:
     Args:
         finder: finds protected spans.
         languages: the languages of the lines and of their translations.
-        num_tokens: returns the number of tokens of a text of the source; None to keep unusual case.
+        num_tokens: returns the number of tokens of a source; None to keep unusual case.
         lowercases: whether the model reads lowercased text, so that it knows no case.
         splits: whether lines are translated sentence by sentence.
         symbols: symbols of the vocabulary, one of which may be in front of a line and is not part of its text.
@@ -130,7 +131,7 @@ class Preparation:
         Args:
             line: the line.
             keeps_spans: whether protected spans without unknown characters remain in the text at first.
-            keeps_case: whether the line is translated in its case.
+            keeps_case: whether unusual case is kept.
 
         Returns:
             The prepared line, or None if the model reads the line as it is.
@@ -162,7 +163,7 @@ class Preparation:
         return match[0] if match else ""
 
     def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
-        """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""
+        """Returns a text with all sentences in ordinary case; if one was not, adds the case of each to `cases`."""
         source, target = self._languages
         head = self.head(text)
         rest = text[len(head) :]

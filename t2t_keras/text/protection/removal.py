@@ -175,7 +175,7 @@ def restored(
         rest = text[place:].lstrip()
         end = len(text) - len(rest)
         numbers, follows = zip(*insertions[place], strict=True)
-        left, right = _blanks(result, text[place:end], rest, [removed[number] for number in numbers], follows[-1])
+        left, right = _spacing(result, text[place:end], rest, [removed[number] for number in numbers], follows[-1])
         result += left
         for number in numbers:
             result += " " * (number != numbers[0])
@@ -242,9 +242,11 @@ class _Words:
         return {source: number for number, source in reversed(list(enumerate(self._sources)))}
 
     def gap(self, each: Removed, place: int) -> tuple[int, bool]:
-        """Returns the end of the word in the translation after which removed spans go, as `_place` does.
+        """Returns the position of removed spans in the translation, and whether the next word is that of the source.
 
-        `place` is the position of the spans in the sentence.
+        Args:
+            each: the spans.
+            place: their position in the source of the sentence.
         """
         text, source = self.sentence.translation.text, self.sentence.source
         num_marks = _final_marks(text)
@@ -252,7 +254,7 @@ class _Words:
             return len(text) - num_marks, True
         number = bisect.bisect_right(self._source_ends, place)
         before, after = self._after_last.get(number - 1) if number else None, self._first.get(number)
-        # Without a blank, the spans belong to the word in front of them.
+        # Without a space, the spans belong to the word in front of them.
         order = (before, after) if not each.before and each.after else (after, before)
         choices = [choice for choice in order if choice is not None]
         if not choices:
@@ -298,7 +300,7 @@ def _outside(place: int, ranges: Sequence[tuple[int, int]]) -> int:
     return ranges[number][1] if number < len(ranges) and ranges[number][0] < place else place
 
 
-def _blanks(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_followed: bool) -> tuple[str, str]:
+def _spacing(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_followed: bool) -> tuple[str, str]:
     """Returns the white space before and after spans that are inserted between two parts of a translation.
 
     Args:

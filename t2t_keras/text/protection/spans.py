@@ -114,7 +114,7 @@ class SpanFinder:
         lowercases: whether the model reads lowercased text.
 
     Raises:
-        InputError: a kind is unknown, or an expression is not valid; names it and the flag.
+        InputError: a kind is unknown, or an expression is not valid; the message names the flag and its value.
     """
 
     def __init__(

@@ -217,7 +217,7 @@ class BrokenHandler(QuietHandler):
     ],
 )
 def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, monkeypatch, how, message):
-    address, answer = serving(BrokenHandler), downloads._answer
+    address, answer = serving(BrokenHandler), downloads._response
 
     def received(url):
         head = answer(url)
@@ -225,7 +225,7 @@ def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_pat
         return head
 
     HEAD_RECEIVED.clear()
-    monkeypatch.setattr(downloads, "_answer", received)
+    monkeypatch.setattr(downloads, "_response", received)
     with pytest.raises(InputError, match=rf"^{address}/{how}: cannot be downloaded \(.*{message}\);.* put the file at"):
         downloads.fetch(f"{address}/{how}", tmp_path / "kept/file")
     assert list((tmp_path / "kept").iterdir()) == []
