@@ -46,6 +46,11 @@ def is_apart(text: str, place: int) -> bool:
     return not (0 < place < len(text) and is_of_word(text[place - 1]) and is_of_word(text[place]))
 
 
+def is_between_units(text: str, place: int) -> bool:
+    """Returns whether a position is not within a word, or next to a Chinese or Japanese character."""
+    return is_apart(text, place) or CHARACTER.search(text, place - 1, place + 1) is not None
+
+
 def units(text: str) -> list[tuple[int, int]]:
     """Returns the start and end of each unit of a text: each word, and each other character that is not white space.
 
@@ -56,8 +61,7 @@ def units(text: str) -> list[tuple[int, int]]:
     for place, character in enumerate(text):
         if not character.isspace():
             continues = ranges and ranges[-1][1] == place
-            in_word = not is_apart(text, place) and not CHARACTER.search(text, place - 1, place + 1)
-            if continues and (in_word or _extends(text, place)):
+            if continues and (not is_between_units(text, place) or _extends(text, place)):
                 ranges[-1] = (ranges[-1][0], place + 1)
             else:
                 ranges.append((place, place + 1))

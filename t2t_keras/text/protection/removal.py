@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from t2t_keras.text.markup.placing import AlignedText, aligned_sources
 from t2t_keras.text.protection.spans import Span, SpanFinder
-from t2t_keras.text.words import is_apart, is_of_word, units
+from t2t_keras.text.words import is_between_units, is_of_word, units
 
 
 class Removed(NamedTuple):
@@ -117,7 +117,7 @@ def _occurrences(text: str, spans: Sequence[str]) -> list[re.Match[str]]:
     """Finds the spans in a text, except within longer spans or within words."""
     pattern = "|".join(re.escape(span) for span in sorted(set(spans), key=len, reverse=True))
     matches = re.finditer(pattern, text) if pattern else ()
-    return [match for match in matches if is_apart(text, match.start()) and is_apart(text, match.end())]
+    return [match for match in matches if all(is_between_units(text, place) for place in match.span())]
 
 
 def without_spans(translation: AlignedText, spans: Sequence[str]) -> AlignedText:

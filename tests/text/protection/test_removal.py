@@ -120,7 +120,8 @@ def test_nothing_is_inserted_into_phrases_or_before_the_front():
 def test_spans_count_once_each():
     assert repeats("see https://a.org, 5 km", ["5 km", "https://a.org"])
     assert not repeats("see https://a.org https://a.org", ["https://a.org"])
-    assert not repeats("see 15 km", ["5 km"])
+    assert not repeats("see 15 km", ["5 km"]) and not repeats("速度为15 km", ["5 km"])
+    assert repeats("速度为5 km和v2吗", ["5 km", "v2"])
     assert repeats("https://a.org/b and https://a.org", ["https://a.org", "https://a.org/b"])
     assert not repeats("nothing", ["x"]) and repeats("nothing", [])
 
