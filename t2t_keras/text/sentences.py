@@ -7,6 +7,7 @@ import functools
 import re
 from typing import NamedTuple
 
+from t2t_keras.text.characters import character_class
 from t2t_keras.text.language_codes import base_language
 from t2t_keras.text.languages import east_asian
 from t2t_keras.text.repair import UNPRINTABLE
@@ -167,14 +168,7 @@ def _any_of(abbreviations: tuple[str, ...]) -> str:
 @functools.cache
 def _small_letters() -> str:
     """Returns the lowercase letters, for use within the brackets of a character class."""
-    letters = [chr(code) for code in range(0x3000) if chr(code).title() != chr(code)]
-    ranges: list[list[str]] = []
-    for letter in letters:
-        if ranges and ord(letter) == ord(ranges[-1][1]) + 1:
-            ranges[-1][1] = letter
-        else:
-            ranges.append([letter, letter])
-    return "".join(first if first == last else f"{first}-{last}" for first, last in ranges)
+    return character_class(letter for letter in map(chr, range(0x3000)) if letter.title() != letter)
 
 
 @functools.cache

@@ -22,6 +22,11 @@ def is_of_word(character: str) -> bool:
     return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
 
 
+def is_opening(character: str) -> bool:
+    """Returns whether a character is an opening bracket or quote."""
+    return unicodedata.category(character) in ("Ps", "Pi")
+
+
 def continues_word(piece: str) -> bool:
     """Returns whether a vocabulary entry continues the word at the end of the preceding token.
 

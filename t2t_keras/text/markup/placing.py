@@ -6,7 +6,6 @@ import dataclasses
 import html
 import itertools
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from t2t_keras.text.markup.placeholders import placeholder_spans
 from t2t_keras.text.markup.segments import Mark, Segment
-from t2t_keras.text.words import is_of_word, units
+from t2t_keras.text.words import is_of_word, is_opening, units
 
 Link = tuple[int, int, int, int]
 
@@ -394,7 +393,7 @@ def _has_space(left: _Unit | Mark, right: _Unit | Mark) -> bool:
     if isinstance(left, _Unit):
         if right.space_before is False and left.source == right.start - 1:
             return False
-        return unicodedata.category(left.text[-1]) not in ("Ps", "Pi") and right.space_before is not False
+        return not is_opening(left.text[-1]) and right.space_before is not False
     return not (right.space_before is False and left.space_after is False)
 
 

@@ -16,7 +16,7 @@ from t2t_keras.text.markup.placeholders import CONVERSION, protect
 from t2t_keras.text.markup.reading import Part
 from t2t_keras.text.markup.slots import Slot, Slots
 from t2t_keras.text.repair import CONTROL
-from t2t_keras.text.words import is_of_word, units
+from t2t_keras.text.words import is_of_word, is_opening, units
 
 # HTML allows some old entities without a semicolon.
 _OLD_ENTITIES = "|".join(sorted((name for name in html5 if not name.endswith(";")), key=len, reverse=True))
@@ -383,7 +383,7 @@ class _Builder:
         self._has_space = self._follows_point = self._is_apart = self._touches = self._follows_end = False
 
     def _needs_space(self, last: str, character: str) -> bool:
-        if self._follows_point and (_closes(character) or _opens(last)):
+        if self._follows_point and (_closes(character) or is_opening(last)):
             return False
         if self._has_space or self._is_apart:
             return True
@@ -440,11 +440,7 @@ def _is_direction(character: str) -> bool:
 
 
 def _closes(character: str) -> bool:
-    return not is_of_word(character) and not _opens(character)
-
-
-def _opens(character: str) -> bool:
-    return unicodedata.category(character) in ("Ps", "Pi")
+    return not is_of_word(character) and not is_opening(character)
 
 
 def _segment(piece: Sequence[Part], dialect: Dialect) -> Segment:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from t2t_keras.text.markup.placing import AlignedText, aligned_sources
 from t2t_keras.text.protection.spans import Span, SpanFinder
-from t2t_keras.text.words import is_between_units, is_of_word, units
+from t2t_keras.text.words import is_between_units, is_of_word, is_opening, units
 
 
 class Removed(NamedTuple):
@@ -94,17 +94,13 @@ def _between(previous: str, before: str, after: str, following: str) -> str:
         return ""
     if before and after:
         return before + after if "\n" in before and "\n" in after else after if "\n" in after else before
-    if _closes(following) or _opens(previous):
+    if _closes(following) or is_opening(previous):
         return ""
     return before or after or " "
 
 
 def _closes(character: str) -> bool:
     return unicodedata.category(character) in ("Po", "Pe", "Pf")
-
-
-def _opens(character: str) -> bool:
-    return unicodedata.category(character) in ("Ps", "Pi")
 
 
 def repeats(translation: str, spans: Sequence[str]) -> bool:
@@ -312,7 +308,7 @@ def _spacing(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_foll
     """
     last = pieces[-1]
     first = pieces[0]
-    left = (first.before or " " * (not first.start)) if front and not _opens(front[-1]) else ""
+    left = (first.before or " " * (not first.start)) if front and not is_opening(front[-1]) else ""
     if not front or not rest:
         return left, last.after if rest else ""
     if last.after:

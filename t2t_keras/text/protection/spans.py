@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from t2t_keras.errors import InputError
-from t2t_keras.text.languages import CHARACTER
+from t2t_keras.text.characters import character_class
+from t2t_keras.text.languages import CHARACTER, combining_marks
 from t2t_keras.text.repair import REPAIRABLE
 from t2t_keras.text.words import disjoint
 
@@ -126,7 +127,7 @@ class SpanFinder:
         self._equivalents: dict[int, str] = {}
         tests = [pattern.pattern for pattern, is_kind in self._patterns if is_kind]
         if known is not None:
-            self._unknown = re.compile(f"[^{_character_class(known, lowercases)}]")
+            self._unknown = re.compile(f"[^{_known_class(known, lowercases)}]")
             equivalents = {
                 mark: text for mark, text in _EQUIVALENTS.items() if mark not in known and known >= set(text)
             }
@@ -193,8 +194,7 @@ def _with_words(text: str, start: int, end: int) -> tuple[int, int]:
 @functools.cache
 def _token() -> re.Pattern[str]:
     """Returns a pattern for a word, a Chinese or Japanese character, or another character with its modifiers."""
-    marks = "".join(chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M")
-    extension = f"[{re.escape(marks)}{_MODIFIERS}]*"
+    extension = f"[{re.escape(combining_marks())}{_MODIFIERS}]*"
     word = rf"(?:(?!{CHARACTER.pattern})\w{extension})+"
     return re.compile(f"{word}|{_REGIONAL}{_REGIONAL}|.{extension}(?:{_JOINER}.{extension})*{_JOINER}?", re.DOTALL)
 
@@ -221,21 +221,13 @@ def patterns(protect: Sequence[str]) -> list[tuple[re.Pattern[str], bool]]:
     return result
 
 
-def _character_class(characters: frozenset[str], lowercases: bool) -> str:
+def _known_class(characters: frozenset[str], lowercases: bool) -> str:
     """Returns the contents of a character class of known characters, white space and those that `repair` removes."""
     known = set(characters)
     if lowercases:
         known |= {other for each in characters for other in (each.lower(), each.upper()) if len(other) == 1}
-    codes = sorted(map(ord, known))
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    listed = "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges)
     repairable = REPAIRABLE.pattern[1 : REPAIRABLE.pattern.index("]")]
-    return rf"{listed}\s{repairable}"
+    return rf"{character_class(known)}\s{repairable}"
 
 
 def _without_trailing(text: str, start: int, end: int) -> int:
