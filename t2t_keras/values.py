@@ -112,7 +112,7 @@ def check_arguments(annotation: Any, **arguments: Any) -> None:
     """Checks arguments of a layer against an annotation, such as `PositiveInt`.
 
     Raises:
-        InputError: the annotation does not allow a value; names the first wrong argument and says what is valid.
+        InputError: the annotation does not allow a value; the message names the argument and the valid values.
     """
     for name, value in arguments.items():
         checked(f"`{name}`", annotation, value)

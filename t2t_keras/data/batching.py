@@ -270,7 +270,7 @@ def _check_lengths(source_lengths: np.ndarray, target_lengths: np.ndarray, token
             f"got shapes {source_lengths.shape} and {target_lengths.shape}"
         )
     if not len(source_lengths):
-        raise InputError("the corpus has no pairs to make batches of")
+        raise InputError("the corpus has no pairs")
     longest = int(max(source_lengths.max(), target_lengths.max()))
     if longest > tokens_per_batch:
         row = int(np.maximum(source_lengths, target_lengths).argmax())

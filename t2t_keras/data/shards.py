@@ -150,7 +150,7 @@ def encode(
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
     if split == "train":
         pairs = with_final_marks(pairs, config, counts)
-    # Sources of validation and test sets are not split, because their loss is to be that of the whole text. They are
+    # Sources of validation and test sets are not split, because their loss must cover the whole text. They are
     # truncated if the task reads only beginnings.
     is_cut = split == "train" or task(config.task).reads_beginnings
     fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None

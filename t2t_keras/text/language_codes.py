@@ -31,7 +31,7 @@ _THREE_ONLY = {
 _TWO_LETTER_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4}){0,2}")
 _THREE_LETTER_CODE = re.compile(r"([a-z]{3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 _WITH_SCRIPT = re.compile(r"[a-z]{2,3}[-_][A-Z][a-z]{3}")
-# Suffixes that may follow that of the language in file names.
+# Suffixes that may follow the language code in file names.
 _OTHER_SUFFIXES = ("gz", "bz2", "xz", "zst", "txt", "sgm", "sgml")
 
 

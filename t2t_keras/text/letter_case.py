@@ -14,13 +14,13 @@ _WORD = re.compile(f"{_LETTERS}(?:['’]{_LETTERS})*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
 _LEAST_TITLE_LETTERS = 4
 _LEAST_TITLE_WORDS = 3
-# A text in a case that the model does not know has at least this many times as many tokens as its ordinary form. Words
-# in a case that the vocabulary was trained on have about as many tokens as in lower case.
+# If the model does not know the case of a text, the text has at least this many times the tokens of its ordinary form.
+# Words in a case that the vocabulary was trained on have about as many tokens as in lower case.
 _UNKNOWN_RATIO = 1.25
 _ENGLISH_I = re.compile(r"\bi\b(?!\.)")
 # Languages that write nouns with a capital first letter, so that an ordinary text can look like a title.
 _CAPITALISED_NOUNS = ("de", "lb")
-# Languages in which "İ" is the capital of "i", and "I" that of "ı".
+# Languages in which "İ" is the capital of "i", and "I" is the capital of "ı".
 _DOTTED_CAPITALS = ("az", "tr")
 
 

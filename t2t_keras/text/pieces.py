@@ -9,7 +9,7 @@ START = "<s>"  # shown for the first input of the decoder, which has no entry in
 
 _SYMBOLS = {END: "<end>", START: "<start>", "<unk>": "<unknown>", "<pad>": "<padding>"}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_CONTINUES = "·"  # shown in front of a piece that continues a word
+_CONTINUES = "·"  # shown before a piece that continues a word
 _SHOWN_SPACE = "␣"
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from t2t_keras.symbols import SPECIAL, UNK_ID
 
 MAGIC = b"t2t_keras subwords 1\n"
-FIRST_ID = UNK_ID + 1  # of the subwords; the ids before are padding, end and unknown, which never occurs
+FIRST_ID = UNK_ID + 1  # of the subwords; earlier ids are padding, end and unknown (which is never produced)
 
-_ESCAPING = "\\_u;0123456789"  # characters of which escapes consist
+_ESCAPING = "\\_u;0123456789"  # characters that occur in escapes
 _ESCAPES = re.compile(r"\\u|\\\\|\\([0-9]+);")
 UNKNOWN = "\u3013"  # replaces an escaped number that is not a character
 LAST_CHARACTER = 0x10FFFF

@@ -13,8 +13,8 @@ from pathlib import Path
 from t2t_keras.errors import InputError
 from t2t_keras.text.sentences import find_sentences
 
-# Characters that may precede the first word of a sentence. A hyphen counts only with a space after it, unlike that of
-# "--option". Braces do not count, because of placeholders like "{name}".
+# Characters that may precede the first word of a sentence. A hyphen counts only if a space follows, unlike the hyphens
+# of "--option". Braces do not count, because of placeholders like "{name}".
 _FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
 _WITHIN_WORD = "[^ \u00a0\u202f\u3000'\"“”„‟‚‘’«»‹›()\\[\\]{}<>/.,;:!?¿¡…‽–—•*=|、。！？，；：「」『』（）【】-]"
 # Groups: the text before the first word, its first character, the rest of the word, and the rest of the text.

@@ -35,7 +35,7 @@ class ParallelFiles:
     Attributes:
         source: path of the sources.
         target: path of the targets.
-        tag: word that is put in front of each source, with a space; "" for none.
+        tag: word that is prepended to each source, with a space; "" for none.
     """
 
     source: Path
@@ -92,7 +92,7 @@ class PairsOfLines:
     Attributes:
         source: lines of the sources.
         target: lines of the targets.
-        tag: word that is put in front of each source, with a space; "" for none.
+        tag: word that is prepended to each source, with a space; "" for none.
     """
 
     source: Lines
@@ -190,5 +190,5 @@ class _Places:
 
 
 def tagged(pairs: Iterable[Pair], tag: str) -> Iterator[Pair]:
-    """Yields pairs with a tag and a space in front of the source, unless the tag is empty."""
+    """Yields pairs with a tag and a space prepended to the source, unless the tag is empty."""
     return ((f"{tag} {source}" if tag else source, reference) for source, reference in pairs)

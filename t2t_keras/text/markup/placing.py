@@ -124,7 +124,7 @@ def _new_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark],
     last: _Unit | Mark | None = left
     for piece in [*pieces, right]:
         if isinstance(piece, str):
-            # A space goes after the end tags and before the start tags.
+            # A space is placed after the end tags and before the start tags.
             pending += piece
             continue
         if piece is None:
@@ -356,7 +356,7 @@ class _RangeUnits:
 def _point(mark: Mark, unit_sources: np.ndarray, source: tuple[int, int], positions: np.ndarray) -> int:
     """Returns the position of a mark without text: before the unit that follows it in the source, if possible.
 
-    A mark that is attached only to the unit before it goes after this unit instead. The computation is vectorised,
+    A mark that is attached only to the preceding unit is placed after that unit instead. The computation is vectorised,
     because a sentence may have thousands of marks.
 
     Args:

@@ -109,7 +109,7 @@ class Segment:
         text: the text to translate, without marks.
         marks: the marks that were removed from the text.
         units: the units of the text.
-        gaps: what precedes each unit, and what follows the last one.
+        gaps: the gap before each unit, and the gap after the last unit.
         before: spaces before the segment.
         after: spaces after the segment.
         entities: spelling of characters that the document writes as entities.
@@ -277,7 +277,7 @@ def _split_run(run: Sequence[Part]) -> list[list[Part]]:
 def _menu_links(run: Sequence[Part], partners: dict[int, int]) -> set[int]:
     """Removes the links of a menu from `partners`, and returns the numbers of their tags.
 
-    A menu is a run whose words are all in links, of which there are at least two.
+    A menu is a run with at least two links and without words outside of links.
     """
     links, number = [], 0
     while number < len(run):

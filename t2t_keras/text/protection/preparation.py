@@ -108,7 +108,7 @@ class Preparation:
         num_tokens: returns the number of tokens of a source; None to keep unusual case.
         lowercases: whether the model reads lowercased text, so that it knows no case.
         splits: whether lines are translated sentence by sentence.
-        symbols: symbols of the vocabulary, one of which may be in front of a line and is not part of its text.
+        symbols: symbols of the vocabulary; one of them may precede a line and is not part of its text.
     """
 
     def __init__(

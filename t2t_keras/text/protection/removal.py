@@ -21,8 +21,8 @@ class Removed(NamedTuple):
         text: the spans and the white space between them.
         start: position in the text from which they were removed.
         place: position in the remaining text.
-        before: white space in front of the spans.
-        after: white space behind the spans.
+        before: white space before the spans.
+        after: white space after the spans.
     """
 
     text: str
@@ -51,11 +51,11 @@ def remove(text: str, spans: Sequence[Span], finder: SpanFinder) -> tuple[str, l
 
     Args:
         text: the text.
-        spans: protected spans in order, of which those that are marked as removed are removed.
+        spans: protected spans in order; only those with `is_removed` are removed.
         finder: knows the marks to read in place of unknown ones.
 
     Returns:
-        The remaining text without surrounding white space, and what was removed.
+        The remaining text without surrounding white space, and the removed spans.
     """
     rest, place = "", 0
     result: list[Removed] = []
@@ -135,7 +135,7 @@ class Restored(NamedTuple):
 
     Attributes:
         text: the translation.
-        ranges: start and end of everything that was put back, in the order in which it was removed.
+        ranges: start and end of each element of `removed` in the translation, in the same order.
     """
 
     text: str
@@ -150,7 +150,7 @@ def restored(
     Spans at the beginning, at the end and between sentences stay there. Within a sentence, the word alignment decides.
 
     Args:
-        removed: what was removed from the text.
+        removed: the spans that were removed from the text.
         sentences: the sentences of the remaining text; none if nothing remains.
         intact: phrases of the translation into which nothing is inserted.
         front: number of characters at the beginning of the translation before which nothing is inserted.
@@ -192,7 +192,7 @@ def _ends(sentences: Sequence[Sentence]) -> list[tuple[int, int]]:
 
 
 def _place(each: Removed, words: Sequence["_Words"], ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
-    """Returns the position of removed spans in the translation, and whether the next word is that of the source."""
+    """Returns the position of removed spans in the translation, and whether they precede the same word there."""
     if not words or each.place <= 0:
         return 0, True
     number = bisect.bisect_left(ends, each.place, key=lambda end: end[0])
@@ -238,7 +238,7 @@ class _Words:
         return {source: number for number, source in reversed(list(enumerate(self._sources)))}
 
     def gap(self, each: Removed, place: int) -> tuple[int, bool]:
-        """Returns the position of removed spans in the translation, and whether the next word is that of the source.
+        """Returns the position of removed spans in the translation, and whether they precede the same word there.
 
         Args:
             each: the spans.
@@ -250,7 +250,7 @@ class _Words:
             return len(text) - num_marks, True
         number = bisect.bisect_right(self._source_ends, place)
         before, after = self._after_last.get(number - 1) if number else None, self._first.get(number)
-        # Without a space, the spans belong to the word in front of them.
+        # Without a space, the spans belong to the word before them.
         order = (before, after) if not each.before and each.after else (after, before)
         choices = [choice for choice in order if choice is not None]
         if not choices:
@@ -304,7 +304,7 @@ def _spacing(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_foll
         gap: the white space that the spans replace.
         rest: the translation after them.
         pieces: the spans.
-        is_followed: whether the word that follows is that of the source.
+        is_followed: whether the spans precede the same word as in the source.
     """
     last = pieces[-1]
     first = pieces[0]
