@@ -118,16 +118,12 @@ def _occurrences(text: str, spans: Sequence[str]) -> list[re.Match[str]]:
 
 def without_spans(translation: AlignedText, spans: Sequence[str]) -> AlignedText:
     """Removes spans from a translation that the model must have invented, because it did not read them."""
-    text, links = translation.text, list(translation.links)
-    for match in reversed(_occurrences(text, spans)):
-        start, end = match.span()
-        text = text[:start] + text[end:]
-        moved = [
-            (min(a, start) if a < end else a - end + start, min(b, start) if b < end else b - end + start, *rest)
-            for a, b, *rest in links
-        ]
-        links = [(a, b, source_start, source_end) for a, b, source_start, source_end in moved if a < b]
-    return AlignedText(text, tuple(links))
+    text, remains = translation.text, [True] * len(translation.text)
+    for match in _occurrences(text, spans):
+        remains[match.start() : match.end()] = [False] * len(match[0])
+    places = [0, *itertools.accumulate(remains)]  # the new position of each position in the text
+    moved = ((places[a], places[b], source_start, source_end) for a, b, source_start, source_end in translation.links)
+    return AlignedText("".join(itertools.compress(text, remains)), tuple(link for link in moved if link[0] < link[1]))
 
 
 class Restored(NamedTuple):

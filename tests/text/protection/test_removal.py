@@ -129,3 +129,5 @@ def test_spans_count_once_each():
 def test_spans_that_the_model_invented_are_removed_with_their_links():
     text = without_spans(AlignedText("Ein 😊 Hund 😊", ((0, 3, 0, 1), (4, 5, 0, 1), (6, 10, 2, 5))), ["😊"])
     assert text == AlignedText("Ein  Hund ", ((0, 3, 0, 1), (5, 9, 2, 5)))
+    many = without_spans(AlignedText.unchanged("a😊" * 9_000), ["😊"])
+    assert (many.text, len(many.links)) == ("a" * 9_000, 9_000)
