@@ -69,7 +69,7 @@ def with_pieces(
     speller = _without_first_space(_as_tokenizer(model, new_entries))
     reachable_entries = [entry for entry in new_entries if len(speller.encode(_text(entry))) == 1]
     if len(reachable_entries) < count:
-        raise InputError(f"--extend_vocab={count}: the text has only {len(reachable_entries)} pieces that are new")
+        raise InputError(f"--extend_vocab={count}: the text has only {len(reachable_entries)} new pieces")
     return _as_tokenizer(model, reachable_entries[:count])
 
 

@@ -1,5 +1,6 @@
 """Reads and edits SentencePiece models, and builds tokenizers that split text as a model does, but with other ids."""
 
+import collections
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -38,12 +39,12 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
     """
     if tuple(entries[:3]) != SPECIAL:
         raise ValueError(f"entries must begin with {', '.join(SPECIAL)}; got {', '.join(entries[:3])}")
-    every_entry = set(entries)
-    if len(every_entry) < len(entries):
-        raise ValueError("an entry occurs twice")
+    counts = collections.Counter(entries)
+    if len(counts) < len(entries):
+        raise ValueError(f"entries must be distinct, got {counts.most_common(1)[0][0]!r} several times")
     model = parsed(serialized)
     model_entries = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
-    if missing := [piece for piece in model_entries if piece not in every_entry]:
+    if missing := [piece for piece in model_entries if piece not in counts]:
         raise ValueError(f"entries must have all pieces of the model; missing: {missing[0]!r}")
     del model.pieces[:]
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))

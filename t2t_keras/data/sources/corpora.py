@@ -362,8 +362,8 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
     languages = getattr(builder.info.features, "languages", ())
     if not {source_language, target_language} <= set(languages) or source_language == target_language:
         raise InputError(
-            f"corpus=tfds:{name}: cannot give {source_language}-{target_language}; "
-            f"its languages: {', '.join(languages) or 'none (it is no translation set)'}"
+            f"corpus=tfds:{name} has no texts in {source_language} and {target_language}; "
+            f"its languages: {', '.join(languages) or 'none (it is not a translation data set)'}"
         )
 
     def prepare() -> None:
