@@ -92,6 +92,14 @@ class _HtmlReader(HTMLParser):
 
     handle_pi = unknown_decl = handle_comment
 
+    def parse_pi(self, i: int) -> int:
+        """Returns the end of an instruction "<?...", which in HTML ends with ">", and in PHP with "?>"."""
+        end = self.rawdata.find("?>", i) if self.rawdata.startswith(("<?php", "<?="), i) else -1
+        if end < 0:
+            return super().parse_pi(i)
+        self.handle_pi(self.rawdata[i + 2 : end])
+        return end + 2
+
     def parse_marked_section(self, i: int, report: int = 1) -> int:
         """Returns the end of a section "<![...", which in HTML5 is a comment unless it is CDATA.
 
