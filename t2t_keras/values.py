@@ -19,11 +19,11 @@ class Bounds(NamedTuple):
 
     Attributes:
         valid: the valid numbers in words, for messages.
-        contain: returns whether a number is valid.
+        contains: returns whether a number is valid.
     """
 
     valid: str
-    contain: Callable[[float], bool]
+    contains: Callable[[float], bool]
 
 
 def at_least(number: int) -> Bounds:
@@ -175,7 +175,7 @@ def checked(name: str, annotation: Any, value: Any) -> Any:
     is_valid = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if is_valid and isinstance(value, float):
         is_valid = math.isfinite(value)
-    if not is_valid or (bounds and not bounds.contain(value)):
+    if not is_valid or (bounds and not bounds.contains(value)):
         valid = bounds.valid if bounds else _VALID.get(kind, kind)
         raise InputError(f"{name} must be {'None or ' if is_optional else ''}{valid}, got {value!r}")
     return value
