@@ -22,7 +22,7 @@ from t2t_keras.text.words import disjoint
 # Protects nothing, not even unknown characters.
 NOTHING = "nothing"
 
-_URL_END = r"\s<>\"“”„«»"
+_URL_END = r"\s<>\"“”„«»。，、；：！？「」『』（）【】《》"
 _DOMAIN = r"(?:[\w-]{1,63}\.){1,8}(?:com|org|net|edu|gov|info|io|eu|de|fr|uk)(?![\w-])"
 _URL = (
     rf"(?<!\w)(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}://|www\.)(?:(?!https?://)[^{_URL_END}])+"

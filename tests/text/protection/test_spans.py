@@ -25,6 +25,7 @@ def found(finder: SpanFinder, text: str) -> list[str]:
         ("Visit www.example.de/a. Or example.com!", ["www.example.de/a", "example.com"]),
         ("ftp://a/b and s3://bucket/key", ["ftp://a/b", "s3://bucket/key"]),
         ("It says “https://a.org”.", ["https://a.org"]),
+        ("见 https://a.org/b，谢谢。（example.com/c）", ["https://a.org/b", "example.com/c"]),
         ("Is this it.The end", []),
         ("He said: no://", []),
     ],
