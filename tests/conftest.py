@@ -1,7 +1,7 @@
-"""Configures all tests: quiet logs, interrupts, garbage collection, memory and rings.
+"""Configures all tests: logs, interrupts, garbage collection, memory, and the rings to which tests belong.
 
-Collecting the garbage of imports and of the collection of tests would take a tenth of the time. Garbage collection is
-therefore off until the tests are collected, ignores the objects that exist then, and visits old objects less often.
+Garbage collection during imports and the collection of tests would take a tenth of the time. It is therefore off until
+the tests are collected, ignores the objects that exist then, and visits old objects less often.
 
 Graphs run as they were traced, because optimising them would take a fifth of the time, and trainings draw no curves.
 Programs that tests start do the same. The tests in `_AS_IN_USE` run with both.
@@ -73,14 +73,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Sets the speed-ups before any fixture; all tests of a file share them, which compare trainings bit by bit."""
+    """Sets the speed-ups before any fixture, alike for all tests of a file, which compare trainings bit by bit."""
     programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
     programs.be_quick(programs.quickly)
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """The same random numbers for each test."""
+    """A generator with the same random numbers for each test."""
     return np.random.default_rng(7)
 
 

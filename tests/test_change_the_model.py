@@ -94,7 +94,7 @@ def test_steps_of_a_search_are_the_pass_over_the_whole(model) -> None:
 
 def test_no_other_engine_or_format_takes_it_for_a_transformer(model, tmp_path) -> None:
     family = f"a model of the family {model.config.family}"
-    assert ctranslate2_engine.refusal(model, DecodeConfig(), [], None) == family
+    assert ctranslate2_engine.unsupported(model, DecodeConfig(), [], None) == family
     unconverted = PortableModel(Config(model=model.config), {}, mock.Mock())
     for writer in WRITERS.values():
         with pytest.raises(InputError, match=family):

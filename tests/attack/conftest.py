@@ -1,4 +1,4 @@
-"""What the attacks share: a small exported model, servers of it in processes of their own, and what was measured."""
+"""Fixtures of the attacks: a small exported model, servers of it in separate processes, and a list of measurements."""
 
 import contextlib
 import re
@@ -16,7 +16,7 @@ _MEASURED: list[str] = []
 
 
 def pytest_addoption(parser):
-    parser.addoption("--bodies", type=int, default=5000, help="how many fuzzed bodies the server is sent")
+    parser.addoption("--bodies", type=int, default=5000, help="number of fuzzed request bodies")
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def measured():
-    """Takes lines that are printed at the end."""
+    """Returns a function that records lines, which are printed at the end."""
     return _MEASURED.append
 
 
@@ -49,7 +49,7 @@ def exported(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def serve(exported, tmp_path_factory):
-    """Starts a server with some flags for a block, and looks after the attack whether it is as it was before."""
+    """Returns a context that starts a server with some flags, and checks that it answers as before after the attack."""
 
     @contextlib.contextmanager
     def started(*flags):
@@ -62,7 +62,7 @@ def serve(exported, tmp_path_factory):
             assert same(ask_rest(server.rest, *NORMAL), before)
             assert server.stop() == 0
             assert "Traceback" not in server.log and not re.search(r"^\S+ \S+ CRITICAL ", server.log, re.MULTILINE)
-            # What is refused is told once a minute, by interface and reason.
+            # Refusals are logged once a minute for each interface and reason.
             assert len(server.log.splitlines()) < 50 + (time.monotonic() - start) / 60 * 8, server.log
 
     return started

@@ -1,4 +1,4 @@
-"""What the tests of these layers share with those of `tests/layers`."""
+"""Seeds the random numbers of each test."""
 
 import keras
 import pytest

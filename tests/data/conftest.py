@@ -1,4 +1,4 @@
-"""What tests of preparing share."""
+"""Fixtures of the tests that prepare data."""
 
 import pytest
 

@@ -36,7 +36,12 @@ MAKES = {
 NEEDS = ("data_dir", "init_from", "vocab_from", "model_dir", "ensemble", "export_dir")
 SHIPPED = "saved_models/en_de_fr"  # part of the repository
 # Folders that pages name and no command makes.
-ALIKE = {"runs/one": "runs/mine", "runs/two": "runs/mine", "data/craft": "data/trees"}
+ALIKE = {
+    "runs/one": "runs/mine",
+    "runs/two": "runs/mine",
+    "data/craft": "data/trees",
+    "runs/table2_equal_cost/transformer_whole/seed_1": "runs/multi30k",
+}
 
 
 def made_by(command: Command) -> list[str]:

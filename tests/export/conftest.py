@@ -20,7 +20,7 @@ def translator():
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> pathlib.Path:
-    """Where the run is, and what is exported from it."""
+    """The folder of the run and of its export."""
     folder = tmp_path_factory.mktemp("export")
     exporting.make_run(folder)
     return folder
@@ -28,7 +28,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def program_results(folder) -> dict[str, tuple[int, str, str]]:
-    """What the program does with several sets of flags, the first of which exports: status, output, errors."""
+    """The status, output and errors of the program with several sets of flags; the first set exports the model."""
     base = [f"--model_dir={folder / 'run'}", f"--export_dir={folder / 'saved_models' / 'tiny'}"]
     exported = [f"--model_dir={folder / 'saved_models' / 'tiny'}", base[1]]
     cases = {
@@ -43,8 +43,8 @@ def program_results(folder) -> dict[str, tuple[int, str, str]]:
         "average_of_export": [*exported, "--average_last=2"],
         "checkpoint_of_export": [*exported, "--checkpoint=1"],
     }
-    found = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, found, strict=True))
+    results = programs.run_cases("launch.export", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, results, strict=True))
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +56,7 @@ def version(folder, program_results) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def op_library() -> str:
-    """The library with the SentencePiece operations, by its path."""
+    """The path of the library with the SentencePiece operations."""
     import tensorflow_text
 
     (path,) = pathlib.Path(tensorflow_text.__file__).parent.rglob("_sentencepiece_tokenizer.so")
@@ -71,9 +71,9 @@ def sources(translator) -> list[tuple[int, ...]]:
 
 @pytest.fixture(scope="session")
 def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -> tuple[dict, dict]:
-    """The outputs of all requests, by their names and those of the outputs, from a process that knows no Keras.
+    """The outputs of all requests, by request and output name, and the increase in memory in bytes for each request.
 
-    And the bytes that memory grew by for each.
+    The process that serves the requests does not import Keras.
     """
     requests = {**exporting.requests(sources), "warmup": exporting.warmup_requests(version)}
     flat = [request for value in requests.values() for request in (value if isinstance(value, list) else [value])]
@@ -84,7 +84,7 @@ def served_at_cost(translator, version, op_library, sources, tmp_path_factory) -
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     *answers, modules = pickle.loads(files[1].read_bytes())
-    assert modules == [], "the process that serves must not know of these"
+    assert modules == [], "the process that serves must not import these"
 
     def named(values: list) -> dict:
         rest = iter(values)

@@ -195,6 +195,10 @@ def test_what_cannot_be_exported(quick, translator, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="glossary must be None"):
         terms = exporting.translator(glossary=Glossary(()))
         export_translator(terms, exporting.config_of(translator), tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="a Tokenizer, not a str"):
+        patch.setattr(translator, "tokenizer", "words")
+        export(translator, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
         export(translator, tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)

@@ -1,4 +1,4 @@
-"""What the drill shares: the data, the uninterrupted trainings, and a summary at the end."""
+"""Fixtures of the drill: the data, the uninterrupted trainings, and a summary at the end."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def deaths():
-    """Where each kill is put down."""
+    """The list in which each kill is recorded."""
     return DEATHS
 
 
@@ -27,7 +27,7 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def uninterrupted(tmp_path_factory, data_dir):
-    """Returns a function: replicas -> the training, and the run of it that nothing happened to; each is made once."""
+    """Returns a function that returns the training for a number of replicas and its uninterrupted run, made once."""
     made = {}
 
     def get(replicas: int = 1):

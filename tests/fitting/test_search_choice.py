@@ -97,7 +97,7 @@ def test_of_equals_the_run_keeps_its_own(run, scripted):
 
 
 def test_what_cannot_be_compared_is_refused(run):
-    with pytest.raises(InputError, match="has only 10 of 11 checkpoints"):
+    with pytest.raises(InputError, match="--averages=11: .*/checkpoints has only 10 checkpoints"):
         choose(run, dataclasses.replace(GRID, averages=(3, 11)))
     with pytest.raises(InputError, match=r"decode\.sampling=true: samples are drawn"):
         GRID.searches(DecodeConfig(sampling=True))

@@ -56,4 +56,4 @@ def test_what_a_package_lacks(model, tmp_path):
     config = Config(model.sizes, DataConfig(truecase=True, task="classification"))
     task, capital = argos.write(dataclasses.replace(model, config=config), tmp_path)
     assert task.startswith("Argos Translate returns the raw output of the model")
-    assert capital.startswith("the first letter of each output of Argos Translate must be capitalised")
+    assert capital.startswith("capitalise the first letter of each output of Argos Translate")

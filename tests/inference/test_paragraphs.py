@@ -115,7 +115,7 @@ def test_excluded_words_are_in_none_of_the_sentences():
 
 def test_a_prefix_of_an_overlong_sentence_is_refused():
     request = Request("dogs " * 100 + ". A man.", prefix="A")
-    with pytest.raises(InputError, match="^prefix: cannot be met, because the text is translated in parts"):
+    with pytest.raises(InputError, match="^prefix: cannot be met, because the text is too long"):
         exporting.translator().check(request)
 
 

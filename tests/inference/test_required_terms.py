@@ -98,7 +98,7 @@ def test_an_untrained_model_does_as_it_is_told():
     [
         ({"sampling": True}, "a glossary cannot be combined with decode.sampling=true"),
         ({"num_groups": 3}, "a glossary cannot be combined with decode.num_groups=3"),
-        ({"excluded": ("Hund",)}, "terms.tsv, line 1: 'Hund' has 'Hund', which is excluded"),
+        ({"excluded": ("Hund",)}, "terms.tsv, line 1: 'Hund' contains 'Hund', which is excluded"),
         ({"data": DataConfig(task="classification")}, "a glossary: the outputs of this model are labels"),
     ],
 )

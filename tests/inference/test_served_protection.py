@@ -8,7 +8,9 @@ import pytest
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
+from t2t_keras.inference import served_protection
 from t2t_keras.inference.served_protection import ServedProtection
+from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
 from tests.inference.test_protected_lines import KNOWN, tokenizer
@@ -78,6 +80,15 @@ def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
     assert answer["score"].tolist() == [-1, -3, -1, -1, 0, -1]
 
 
+def test_the_family_of_the_model_need_not_be_known(tmp_path):
+    read(tmp_path)
+    path = tmp_path / "assets.extra" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": {"family": "unheard_of", "width": 3}}))
+    answer, _ = answered(prepared(ServedProtection(tmp_path), ["A man 😊 runs."]))
+    assert answer["translation"].tolist() == ["A man 😊 runs.".encode()]
+    assert ServedTerms(tmp_path).encoder.encode_lines(["A man"])
+
+
 def test_plain_texts_need_no_protection(tmp_path):
     protection = read(tmp_path)
     assert prepared(protection, ["A man", "THE DOG"]) is None
@@ -130,6 +141,16 @@ def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
     ]
 
 
+def test_a_sentence_that_is_too_long_to_be_aligned_is_translated_without_alignment(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_protection, "MAX_LINE_TOKENS", 40)
+    words = "man dog " * 20
+    texts = prepared(read(tmp_path), [f"A {words}😊 runs", "A man 😊 runs"])
+    calls = {name: inputs["text"].tolist() for name, inputs in texts.first}
+    assert calls == {"serving_default": [f"A {words}runs".encode()], "align": [b"A man runs"]}
+    answer, _ = answered(texts)
+    assert answer["translation"].tolist() == [f"A {words}😊 runs".encode(), "A man 😊 runs".encode()]
+
+
 def test_a_missing_translation_stays_missing(tmp_path):
     texts = prepared(read(tmp_path), ["A man 😊 runs"])
     outputs = copied(texts.first)
@@ -167,7 +188,7 @@ def test_an_invalid_field_is_named(tmp_path, fields, problem):
 def test_other_tasks_ignore_the_settings_of_the_server(tmp_path):
     protection = read(tmp_path, data=dataclasses.replace(DATA, task="summarisation"), protect=("urls",))
     assert prepared(protection, ["See https://x.org"]) is None
-    with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
+    with pytest.raises(InputError, match=r"^decode\.protect: not supported for the task summarisation"):
         prepared(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 

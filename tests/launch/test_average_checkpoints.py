@@ -96,8 +96,8 @@ def test_a_checkpoint_with_several_names_counts_once(make_run):
     done = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        "warning: best is step_00000030, which is also named; it counts once",
-        "warning: latest is step_00000030, which is also named; it counts once",
+        "warning: --checkpoints names step_00000030 again as best; it counts once",
+        "warning: --checkpoints names step_00000030 again as latest; it counts once",
     ]
     assert "averaged 2 checkpoints, of steps 20, 30\n" in done.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")

@@ -67,7 +67,7 @@ def test_a_table_and_what_is_chosen(folder, results):
         ("no number", ["--beam_sizes must be a whole number of at least 1, got 'five'"]),
         ("no beam", ["--beam_sizes= names no value"]),
         ("no penalty", ["--length_penalties: 'mean' is neither a number nor average nor none"]),
-        ("too many", ["has only 2 of 3 checkpoints"]),
+        ("too many", ["--averages=3: ", "has only 2 checkpoints"]),
         ("no data", ["left: no prepared data here"]),
         ("no run", ["left", "config.json"]),
     ],

@@ -120,11 +120,7 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
         ("no input", "--from requires --input"),
         ("no output", "--to requires --output"),
         ("nowhere", "{folder}/nowhere is not a folder"),
-        (
-            "no numbers",
-            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or NaN, so "
-            "nothing can be computed",
-        ),
+        ("no numbers", "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or NaN"),
         ("no run", "{folder}/nowhere is not a run's directory: it has no config.json"),
     ],
 )

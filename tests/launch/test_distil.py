@@ -120,7 +120,7 @@ CHANGES = {
 def test_changed_flags_texts_and_teachers_are_refused(folder, forward, case):
     more, difference = CHANGES[case]
     result = distil(folder, "forward", *(flag.replace("FOLDER", str(folder)) for flag in more))
-    assert_refused(result, difference, beginning=f"{folder / 'forward.de'}: begun with other settings (")
+    assert_refused(result, difference, beginning=f"{folder / 'forward.de'} was started with different settings (")
     assert outputs(folder, "forward") == forward
 
 

@@ -55,7 +55,7 @@ def _save(translator, storage, path):
 
 writing._save = _save
 """
-KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.keep_better")
+KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.choose_weights")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
 EXPORTING = ("t2t_keras.export.writing", "_publish")
@@ -121,7 +121,7 @@ def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, li
     assert "was trained for 100 minutes before" in scoring and "kept:" in scoring and "BLEU" not in scoring
     assert "BLEU" in exporting and "exported" not in exporting
     (score,) = re.findall(r"^BLEU ([\d.]+) ", exporting, re.MULTILINE)
-    assert ("BLEU under 2 is very low" in exporting) == (float(score) < 2)
+    assert ("BLEU below 2 is very low" in exporting) == (float(score) < 2)
     assert "exported: mine/serving/mine/1" in describing and "model card" not in describing
     assert "mine/serving/mine/1 was exported before" in last and "model card: mine/serving/mine/README.md" in last
     assert again.startswith("mine is complete: training has used its 100 minutes") and "1. Text" not in again

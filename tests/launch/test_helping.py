@@ -55,7 +55,7 @@ def section(lines: list[str], name: str) -> list[str]:
 def test_flags_are_in_groups_the_required_ones_first(lines):
     assert section(lines, "files and folders") == [
         "  --model_dir=PATH          The run. (required)",
-        "  --ensemble=PATH           Another run. Any number of times.",
+        "  --ensemble=PATH           Another run. May be given several times.",
     ]
     assert section(lines, "search") == [
         "  --beam_size=N             Hypotheses; default: the setting of the run.",

@@ -8,8 +8,6 @@ import pytest
 
 from tests import programs
 
-pytestmark = pytest.mark.slow  # the quickstart itself four times
-
 ROOT = Path(__file__).parents[2]
 
 # Four runs in one process of its own: absl allows no second program with the same flags in this one.
@@ -47,6 +45,20 @@ quickstart.main([])
 """
 
 
+# Two servers that fail: one at its start, and one that says where it listens but does not.
+FAILURES = """
+import pathlib, sys
+from launch import quickstart
+from t2t_keras.errors import InputError
+
+for sys.executable in sys.argv[1:]:
+    try:
+        quickstart._serve(pathlib.Path("quickstart/1"), [])
+    except InputError as error:
+        print(error)
+"""
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The folder that the runs worked in, and what each of the first three printed, which export and serve."""
@@ -64,6 +76,7 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("step_")) for path in (folder / "run/checkpoints").glob("step_*"))
 
 
+@pytest.mark.slow  # the quickstart itself four times
 def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) -> None:
     _, (first, second, _) = runs
     assert "already prepared" not in first and "already prepared" in second
@@ -73,13 +86,16 @@ def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) 
     assert scores[0] == scores[1]
 
 
+@pytest.mark.slow  # the quickstart itself four times
 def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]]) -> None:
     folder, (first, _, third) = runs
     ends = [int(re.findall(r"^step (\d+): reached", output, re.MULTILINE)[0]) for output in (first, third)]
     assert 0 < ends[0] < ends[1]
+    assert "\n2. Training for 0.06 minutes\n" in third  # not for the updates of 0.02 minutes
     assert steps(folder) == ends
 
 
+@pytest.mark.slow  # the quickstart itself four times
 def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Path, list[str]]) -> None:
     folder, outputs = runs
     for output in outputs:
@@ -88,3 +104,15 @@ def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Pat
     said = [re.findall(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[0] for output in outputs]
     assert [path.removeprefix("saved_models/") for path in said] == [f"quickstart/{n}" for n in (1, 1, 2)]
     assert sorted(path.name for path in (folder / "saved_models/quickstart").iterdir()) == ["1", "2"]
+
+
+def test_a_server_that_fails_is_one_clear_error(tmp_path: Path) -> None:
+    lines = {"closed": "exit 1", "deaf": "echo 'serving it: REST at http://127.0.0.1:9, gRPC at 127.0.0.1:9'"}
+    for name, line in lines.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'error: no port' >&2\n{line}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    command = ["-c", FAILURES, *(str(tmp_path / name) for name in lines)]
+    finished = programs.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    closed, deaf = finished.stdout.splitlines()
+    assert closed == "launch.serve failed: it did not start: no port"
+    assert "Connection refused" in deaf and deaf.endswith(": no port")

@@ -19,7 +19,7 @@ import dataclasses, json, sys
 from launch import quickstart
 from t2t_keras import Run, ScoringSettings, Trainer, Translator, config, evaluate, make_strategy, prepare
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting.fit_steps import settings_applied
+from t2t_keras.fitting.fit_steps import apply_choices
 from t2t_keras.planning import fit_rules
 
 strategy = make_strategy("cpu", replicas=1)
@@ -28,7 +28,7 @@ vocab_size = next(choice.value for choice in choices if choice.name == "data.voc
 wanted = dataclasses.replace(quickstart.DATA, vocab_size=vocab_size)
 data = prepare(corpora.of_config(wanted, "downloads", report=print), wanted, "data", print)
 ends = [f"train.max_steps={sys.argv[1]}", f"train.decay_steps={int(sys.argv[1]) // 5}"]
-settings = config.override(settings_applied(choices, data.output_limit), ends)
+settings = config.override(apply_choices(choices, data.output_limit), ends)
 model = dataclasses.replace(settings.model, **data.tokenizer.sizes)
 run = Run("run")
 Trainer(run, dataclasses.replace(settings, model=model, data=data.config), data, strategy).train()

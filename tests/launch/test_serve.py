@@ -198,6 +198,7 @@ def refusals(export_dir, tmp_path_factory):
     fitted = tmp_path_factory.mktemp("fitted")
     (fitted / "serving").mkdir()
     os.symlink(export_dir, fitted / "serving" / "mine")
+    os.symlink(export_dir / "5", fitted / "bare")
     export = f"--export_dir={export_dir}"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -207,6 +208,7 @@ def refusals(export_dir, tmp_path_factory):
             "version": [f"{export}/5"],
             "above": [f"--export_dir={export_dir.parent}"],
             "fitted": [f"--export_dir={fitted}"],
+            "bare": [f"--export_dir={fitted}/bare"],
             "file": [f"--export_dir={__file__}"],
             "batch": [export, "--max_batch_size=0"],
             "queue": [export, "--max_queue_bytes=0"],
@@ -240,6 +242,7 @@ def refusals(export_dir, tmp_path_factory):
         ("version", ["/toy/5 contains no numbered versions; give --export_dir=", "/toy\n"]),
         ("above", ["contains no numbered versions; give --export_dir=", "/toy\n"]),
         ("fitted", ["contains no numbered versions; give --export_dir=", "/serving/mine\n"]),
+        ("bare", ["/bare is a single SavedModel; move its files to /", "/bare/1\n"]),
         ("batch", ["--max_batch_size must be a whole number of at least 1, got 0"]),
         ("queue", ["--max_queue_bytes must be a whole number of at least 1, got 0"]),
         ("seconds", ["request_seconds", "0"]),

@@ -307,7 +307,7 @@ def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
     assert status == 0 and len(lines) == 3 and lines[2].startswith("| heads")
     status, text, _ = cases["plan of the paper's"]
     assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 2.1 " in text
-    assert text.endswith("On 8 x h100 at 20% of their peak for each row.\n")
+    assert text.endswith("Hours assume 8 x h100 per row, at 20% of their peak.\n")
 
 
 def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):

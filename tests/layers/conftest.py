@@ -1,4 +1,4 @@
-"""What the tests of the layers share."""
+"""Fixtures of the tests of layers."""
 
 import keras
 import pytest

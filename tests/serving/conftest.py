@@ -1,4 +1,4 @@
-"""Two versions of the toy model, written once, and a server of the first; a browser; batchers."""
+"""Fixtures: two versions of the toy model, a server of the first version, a browser, and batchers."""
 
 import gc
 import shutil
@@ -8,13 +8,13 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def nothing_set_aside(monkeypatch):
-    """What a server sets aside is not set aside here: a process of tests holds much more, and it would take seconds."""
-    monkeypatch.setattr("t2t_keras.serving.versions._set_aside", lambda: None)
+    """Disables `_freeze_objects`, which takes seconds here, because tests have more objects than a server."""
+    monkeypatch.setattr("t2t_keras.serving.versions._freeze_objects", lambda: None)
 
 
 @pytest.fixture
 def without_collector():
-    """No cycle is freed: what goes away is held by nothing."""
+    """Disables garbage collection, so that only objects without references are freed."""
     gc.disable()
     yield
     gc.enable()
@@ -32,7 +32,7 @@ def versions_1_and_2(tmp_path_factory):
 
 @pytest.fixture
 def export_dir(versions_1_and_2, tmp_path):
-    """A directory of its own with version 1."""
+    """A separate directory with version 1."""
     folder = tmp_path / "toy"
     shutil.copytree(versions_1_and_2 / "1", folder / "1")
     return folder

@@ -82,7 +82,7 @@ def test_a_request_with_a_key_is_answered(https, key):
 def test_a_request_without_one_is_not(https, value):
     answer = ask(https, **({} if value is None else {"Authorization": value}))
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-    assert answer.json() == {"error": "a key is needed: Authorization: Bearer KEY"}
+    assert answer.json() == {"error": "a key is required: send the header Authorization: Bearer KEY"}
 
 
 def test_a_connection_that_is_refused_runs_nothing_of_what_it_sends(secured, certificate, https, monkeypatch):

@@ -186,6 +186,27 @@ def test_one_bad_request_fails_alone(make):
     assert function.batches == [[0], [1, 2, 3, 4], [1], [2], [3], [4]]
 
 
+def test_parts_of_a_failed_batch_are_abandoned_before_their_rerun(make):
+    class Abandoned(Doubler):
+        """The server stops while the first part runs again."""
+
+        def run(self, inputs):
+            if inputs["x"].tolist() == [1]:
+                batcher.abandon()
+            return super().run(inputs)
+
+    batcher, function = make(size=4), Abandoned(bad=3)
+    first = behind_a_gate(batcher, function)
+    futures = [submit(batcher, function, number) for number in (1, 2, 3)]
+    function.gate.set()
+    assert answer(first) == [0]
+    for future in futures:
+        with pytest.raises(ServingError, match="stopping"):
+            future.result(300)
+    batcher._streams[0].join(300)
+    assert function.batches == [[0], [1, 2, 3], [1]]
+
+
 def test_a_long_request_that_fails_leaves_nothing_waiting(make):
     function = Doubler(bad=1)
     batcher = make(size=2)

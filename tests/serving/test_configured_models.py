@@ -153,7 +153,7 @@ def test_reload_config(folder):
         assert calls.server.core.models.get("mine") is versions, "the folder is the same however it is spelled"
         for text, words in [
             (config('name: "mine" base_path: "/nowhere"'), "ReloadConfigRequest: model 'mine': base_path /nowhere: no"),
-            ("custom_model_config {}", "custom_model_config is not served"),
+            ("custom_model_config {}", "custom_model_config is not supported"),
             ("", "no model"),
         ]:
             with pytest.raises(grpc.RpcError) as caught:

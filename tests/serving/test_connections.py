@@ -65,7 +65,7 @@ class Watched(connections.BoundedProtocol):
 @pytest.fixture(scope="module", autouse=True)
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "_LOOK_SECONDS", 0.05)
+        patch.setattr(connections, "_CHECK_SECONDS", 0.05)
         patch.setattr(connections, "_HEAD_SECONDS", 1.0)
         patch.setattr(answers, "_SECONDS", 1.5)
         patch.setattr(answers, "_BYTES_A_SECOND", 4 << 20)  # some four megabytes are in the system's buffers
@@ -243,7 +243,7 @@ def test_a_body_in_chunks_of_a_byte_is_refused(address):
         connection.sendall(chunked(*[b"x"] * 10_000))
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        assert json.loads(body) == {"error": "the body comes in chunks that are too small"}
+        assert json.loads(body) == {"error": "the chunks of the body are too small"}
 
 
 def test_requests_ahead_of_their_answers_are_bounded(address):

@@ -37,6 +37,18 @@ def test_who_waits_longer_than_a_request_may_take_is_answered_no_later(server, m
     assert waits == [wanted]
 
 
+def test_only_the_first_call_of_a_request_can_be_refused_for_a_full_queue(server, monkeypatch):
+    core, waits, futures = server.core, [], [Future() for _ in range(3)]
+    futures[0].set_result(texts(b"A"))  # as if it were in the cache
+    calls = iter(futures)
+    monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or next(calls))
+    with core.lend("toy", None) as loan:
+        core.submit_all(loan, [("", texts(b"a")), ("", texts(b"b")), ("", texts(b"c"))])
+    assert waits == [30.0, 30.0, None]
+    for future in futures:
+        future.cancel()
+
+
 def test_turns_of_an_answer_that_has_begun_are_never_refused(server, monkeypatch):
     core, waits = server.core, []
 

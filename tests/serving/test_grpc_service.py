@@ -183,7 +183,10 @@ def shaped(dtype, sizes, **values):
         # To unpack it took as long as ten translations.
         (shaped(types_pb2.DT_STRING, [5000], string_val=[b"a"]), ["5000 sentences in a request: the limit is"]),
         # The product of so many took seconds, in which nobody was served.
-        (shaped(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]), ["'text' has 1000 dimensions"]),
+        (
+            shaped(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]),
+            ["'text' has 1000 dimensions: the limit is 16"],
+        ),
         (shaped(types_pb2.DT_STRING, [1], string_val=[b"a", b"b"]), ["'text'", "valid"]),
         (
             shaped(types_pb2.DT_STRING, [1], tensor_content=b"a"),
@@ -233,7 +236,7 @@ def test_what_is_not_served(server, prediction, channel):
         (models.HandleReloadConfigRequest, model_management_pb2.ReloadConfigRequest()),
     ]:
         code, details = refused(call, message)
-        assert code == "UNIMPLEMENTED" and details.endswith(" is not served")
+        assert code == "UNIMPLEMENTED" and details.endswith(" is not supported")
     assert counted(server, "UNIMPLEMENTED") == before + 4
 
 
@@ -247,8 +250,8 @@ def test_what_is_not_served(server, prediction, channel):
             "the message is not a valid GetModelMetadataRequest",
         ),
         ("ModelService/GetModelStatus", "INVALID_ARGUMENT", "the message is not a valid GetModelStatusRequest"),
-        ("PredictionService/Classify", "UNIMPLEMENTED", "Classify is not served"),
-        ("ModelService/HandleReloadConfigRequest", "UNIMPLEMENTED", "HandleReloadConfigRequest is not served"),
+        ("PredictionService/Classify", "UNIMPLEMENTED", "Classify is not supported"),
+        ("ModelService/HandleReloadConfigRequest", "UNIMPLEMENTED", "HandleReloadConfigRequest is not supported"),
     ],
 )
 def test_messages_that_are_none_are_told_and_counted(server, channel, caplog, method, code, details):

@@ -15,7 +15,7 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.serving.http.glossed import GlossaryField
 from t2t_keras.serving.http.marked import MarkupField
-from t2t_keras.serving.http.protected import ProtectionField
+from t2t_keras.serving.http.protected import ProtectionField, protect
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.version_readers import VersionReaders
@@ -185,12 +185,33 @@ def test_grpc_answers_alike(server):
         ),
         ({"markup": "html", "protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
         ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "requires 'markup'"),
-        ({"instances": [["a*"]]}, 400, "dimensions"),
+        ({"instances": [["a*"]]}, 400, "nested too deep"),
     ],
 )
 def test_what_is_wrong_is_said(client, content, status, words):
     answer = client.post(f"{WHERE}:predict", json=content)
     assert answer.status_code == status and words in answer.json()["error"]
+
+
+def test_a_version_whose_settings_cannot_be_read_translates_without_protection(caplog):
+    class Call:
+        """A request for a version of a later release, with some fields."""
+
+        def __init__(self, **fields):
+            self.fields, self.model = fields, self
+            self.is_as_loaded, self.path, self.version = True, None, 3
+
+        def present(self, names):
+            return self.fields
+
+    def fail(version):
+        raise InputError("unknown setting data.later")
+
+    protections = VersionReaders(fail)
+    assert protect(Call(), protections, "serving_default", {}) is None
+    assert caplog.messages == ["version 3: unknown setting data.later"]
+    with pytest.raises(InputError, match=r"unknown setting data\.later"):
+        protect(Call(protect=["urls"]), protections, "serving_default", {})
 
 
 def test_a_version_whose_files_are_gone_goes_on_without_protection(tmp_path):

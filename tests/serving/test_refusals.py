@@ -83,7 +83,7 @@ def test_refusals_of_rest_are_counted_and_told(running, rest, caplog):
     assert found.pop(("rest", "connections")) >= 1
     assert found == {("rest", "key"): 1, ("rest", "host"): 1, ("rest", "model"): 2, ("rest", "request"): 4}
     lines = [record.getMessage() for record in caplog.records if record.name == refusals.__name__]
-    assert "refused over rest: without a key (1, the last one of 127.0.0.1)" in lines and len(lines) == 5
+    assert "refused over rest: 1, the last one from 127.0.0.1; reason: no valid key" in lines and len(lines) == 5
 
 
 def test_refusals_of_grpc_are_counted_and_told(running, rpc, caplog):
@@ -95,7 +95,7 @@ def test_refusals_of_grpc_are_counted_and_told(running, rpc, caplog):
     assert rpc("/nothing.Like/That", b"", key) == "UNIMPLEMENTED"
     assert counts(running) == {("grpc", "key"): 1, ("grpc", "model"): 2, ("grpc", "request"): 2}
     lines = [record.getMessage() for record in caplog.records if record.name == refusals.__name__]
-    assert len(lines) == 3 and lines[0].startswith("refused over grpc: without a key (1, the last one of ipv4:127.0")
+    assert len(lines) == 3 and lines[0].startswith("refused over grpc: 1, the last one from ipv4:127.0")
 
 
 def test_whatever_clients_send_adds_neither_labels_nor_lines(running, rest, rpc, caplog, monkeypatch):
@@ -110,4 +110,5 @@ def test_whatever_clients_send_adds_neither_labels_nor_lines(running, rest, rpc,
     assert len([record for record in caplog.records if record.name == refusals.__name__]) == 4
     monkeypatch.setattr(refusals, "_SILENT_SECONDS", 0.0)
     assert rest("/") == 401
-    assert caplog.records[-1].getMessage() == "refused over rest: without a key (100, the last one of 127.0.0.1)"
+    last = caplog.records[-1].getMessage()
+    assert last == "refused over rest: 100, the last one from 127.0.0.1; reason: no valid key"

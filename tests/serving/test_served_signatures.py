@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.export.limits import MAX_ELEMENTS, MAX_LINE_TOKENS
+from t2t_keras.export.limits import MAX_ELEMENTS
+from t2t_keras.export_contract import MAX_LINE_TOKENS
 from t2t_keras.serving.options import Limits
 from t2t_keras.serving.request_errors import Code, ServingError, serving_error
 from t2t_keras.serving.served_signatures import Signature, check_size

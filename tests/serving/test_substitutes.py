@@ -53,7 +53,7 @@ def test_at_the_start_that_is_an_error(export_dir, caplog):
     server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), loader=Loader(refuse))
     with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not support this"):
         server.start()
-    assert "to be tried again when its files change" in caplog.text
+    assert "next attempt when its files change" in caplog.text
 
 
 def test_later_the_version_before_goes_on(versions_1_and_2, export_dir):

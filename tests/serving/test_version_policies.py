@@ -47,7 +47,7 @@ def test_versions_that_a_policy_asks_for_in_vain(folder, caplog):
     versions.choose(VersionPolicy(most=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
     versions.poll()
     versions.poll()
-    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the policy asks for") == 1
+    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the version policy selects") == 1
     with versions.lend("now") as model:
         assert model.version == 1
     for label, code in (("next", Code.NOT_FOUND), ("other", Code.INVALID_ARGUMENT)):
@@ -111,7 +111,5 @@ def test_files_that_are_replaced_under_a_number_are_said_to_be_ignored(folder, c
     for _ in range(3):
         versions.poll()
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [
-        line for line in said if line.startswith("version 1 of mine has different files than those loaded")
-    ] == said[-1:]
+    assert [line for line in said if line.startswith("the files of version 1 of mine have changed")] == said[-1:]
     assert states(versions) == {1: "AVAILABLE"}

@@ -289,7 +289,7 @@ def test_a_vocabulary_is_freed_with_its_model_and_with_no_other(tmp_path):
 @pytest.mark.integration
 def test_a_model_is_freed_with_the_threads_that_warmed_it_up(export_dir):
     model, before = Model(export_dir / "1", 1), set(threading.enumerate())
-    assert model.warm_up(export_dir / "1") == 2
+    assert model.warm_up() == 2
     warm = set(threading.enumerate()) - before
     gone = weakref.ref(model._loaded.number)
     assert warm and all(thread.is_alive() for thread in warm)  # what it made lies in their heaps

@@ -1,4 +1,4 @@
-"""What tests of the training loop share."""
+"""Fixtures of the tests of the training loop."""
 
 import numpy as np
 import pytest
@@ -16,9 +16,9 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Steps without any computation, and validations with given losses: for the loop's own decisions.
+    """Replaces training steps and validations by scripted results, for tests of the decisions of the loop.
 
-    Returns a function that sets the validation losses; the last one goes on for ever.
+    Returns a function that sets the validation losses; the last one is repeated.
     """
 
     def run(self, batches, steps):

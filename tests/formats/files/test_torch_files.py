@@ -55,7 +55,7 @@ def test_views_are_of_their_numbers(tmp_path):
     np.testing.assert_array_equal(read["transposed"], np.arange(12).reshape(3, 4).T)
     np.testing.assert_array_equal(read["part"], [5, 8])
     torch_writer.save({"beyond": View(whole, 5, (4,), (3,))}, tmp_path / "beyond.pt")
-    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor reaches beyond"):
+    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor extends beyond"):
         read_torch_file(tmp_path / "beyond.pt")
 
 
@@ -65,7 +65,7 @@ def test_a_tensor_of_many_more_numbers_than_there_are_is_refused(tmp_path, is_ol
     """Before it is copied: it may have the same number a billion times."""
     whole = torch_writer.Tensor(np.arange(12, dtype=np.float32))
     torch_writer.save({"many": View(whole, 0, size, stride)}, tmp_path / "many.pt", is_old)
-    message = rf"many.pt cannot be read as a file of torch: a tensor of the shape \[{size[0]}.* has only 12 numbers"
+    message = rf"many.pt cannot be read as a file of torch: a tensor of the shape \[{size[0]}.* has only 12 elements"
     with pytest.raises(InputError, match=message):
         read_torch_file(tmp_path / "many.pt")
 
@@ -147,7 +147,7 @@ def test_damaged_files_are_named(tmp_path, is_old):
     path = tmp_path / "model.pt"
     torch_writer.save({"a": np.zeros([300], np.float32)}, path, is_old)
     whole = path.read_bytes()
-    says = "(it is truncated: the end|it does not begin like such|it is damaged or truncated|the file ends too early)"
+    says = "(it is truncated: the end|it does not begin as torch|it is damaged or truncated|the file ends too early)"
     for length in (0, 3, 30, 100, len(whole) // 2, len(whole) - 5):
         path.write_bytes(whole[:length])
         with pytest.raises(InputError, match=f"model.pt cannot be read as a file of torch: {says}"):

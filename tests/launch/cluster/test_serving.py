@@ -180,10 +180,10 @@ def test_both_clients_have_keys_and_trust_certificates(server, tmp_path):
     try:
         keys = str(tmp_path / "keys")
         assert predictions(shell_client(secured, "one", CA=certificate, KEY_FILE=keys).stdout) == ["ONE"]
-        assert "a key is needed" in shell_client(secured, "one", CA=certificate).stdout
+        assert "a key is required" in shell_client(secured, "one", CA=certificate).stdout
         assert shell_client(secured, "one", KEY_FILE=keys).returncode != 0
         done = grpc_client(secured, f"--ca={certificate}", f"--key_file={keys}", stdin="one\n")
         assert (done.returncode, done.stdout) == (0, "ONE\n")
-        assert ": UNAUTHENTICATED: a key is needed" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
+        assert "UNAUTHENTICATED: a key is required" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
     finally:
         secured.stop()

@@ -131,7 +131,7 @@ def test_texts_are_asked_for_again_where_they_need_it(client, versions):
         ({"glossary": [["\ud800", "\ud800" * 66]], "inputs": ["1" * 134]}, "of 201 bytes"),
         ({"glossary": [], "inputs": []}, "the request is empty"),
         ({"glossary": [], "inputs": ["1"] * 21}, "21 sentences in a request"),
-        ({"glossary": [], "inputs": [["1"]]}, "deeper than its 1 dimensions"),
+        ({"glossary": [], "inputs": [["1"]]}, "nested too deep: the limit is 1"),
         ({"glossary": [["1", "9"]]}, "no such number"),
         ({"glossary": [], "inputs": ["x"]}, "x" * 500),
         ({"glossary": [], "markup": "html"}, "a glossary cannot be combined with markup"),

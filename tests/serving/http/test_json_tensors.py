@@ -139,7 +139,7 @@ def test_an_input_of_any_rank_is_a_list_of_lists_or_a_number():
     for value, shape in ((1.0, ()), ([1.0, 2.0], (2,)), ([[[1.0]]], (1, 1, 1))):
         assert read_inputs(parse_body(json.dumps({"inputs": value}).encode()), free)["x"].shape == shape
     deep = "[" * 17 + "1" + "]" * 17
-    with pytest.raises(ServingError, match="are deeper than its 16 dimensions"):
+    with pytest.raises(ServingError, match="are nested too deep: the limit is 16"):
         read_inputs(parse_body(f'{{"inputs": {deep}}}'.encode()), free)
 
 

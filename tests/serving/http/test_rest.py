@@ -86,7 +86,7 @@ def test_a_request_larger_than_a_batch(client):
         ({"instances": [None]}, ["'text'", "string", "null"]),
         ({"instances": [{"b64": "%"}]}, ["'text'", "base64"]),
         ({"instances": [{"b64": 3}]}, ["'text'", "string"]),
-        ({"instances": [["a"]]}, ["'text'", "deeper", "1"]),
+        ({"instances": [["a"]]}, ["'text'", "nested too deep", "1"]),
         ({"instances": ["a", ["b"]]}, ["'text'", "string"]),
         ({"instances": ["a"], "signature_name": "nothing"}, ["nothing", "'serving_default'"]),
         ({"instances": ["a"], "signature_name": 3}, ["'signature_name'"]),
@@ -109,7 +109,7 @@ def test_a_request_larger_than_a_batch(client):
         ({"inputs": {"ids": [[1], [2]], "length": [1]}, "signature_name": "tokens"}, ["same", "'length' has 1"]),
         ({"instances": ["a"] * 39 + ["a" * 300], "signature_name": "square"}, ["900000 elements", "40 sentences"]),
         ({"instances": ["a" * 300] * 4, "signature_name": "square"}, ["have 360000 elements", "=100000"]),
-        ({"instances": [{"ids": [[1]] * 41, "length": 1}], "signature_name": "tokens"}, ["'ids'", "deeper"]),
+        ({"instances": [{"ids": [[1]] * 41, "length": 1}], "signature_name": "tokens"}, ["'ids'", "nested too deep"]),
     ],
 )
 def test_bad_bodies_are_told_what_is_wrong(client, body, words):
@@ -222,9 +222,9 @@ def test_compressed_bodies_are_inflated(client):
 @pytest.mark.parametrize(
     ("body", "encoding", "status", "words"),
     [
-        (gzip.compress(b" " * 10_000_000, mtime=0), "gzip", 413, "once inflated: the limit is max_body_bytes=20000"),
+        (gzip.compress(b" " * 10_000_000, mtime=0), "gzip", 413, "decompression: the limit is max_body_bytes=20000"),
         (b"not compressed", "gzip", 400, "not valid gzip"),
-        (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "cut off"),
+        (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "truncated"),
         (gzip.compress(b"{}", mtime=0) + gzip.compress(b"{}", mtime=0), "gzip", 400, "22 bytes follow"),
         (b"{}", "br", 400, "'br'"),
     ],

@@ -216,7 +216,7 @@ def test_keys(config_file, tmp_path):
         assert client.post("/translate", json=body, headers=bearer).json() == {"translatedText": "A"}
         for key, status, words in (
             ("wrong", 403, "Invalid API key"),
-            ("", 400, "a key is needed"),
+            ("", 400, "a key is required"),
             (7, 403, "Invalid"),
         ):
             for path in ("/translate", "/detect"):
