@@ -23,7 +23,10 @@ def test_what_is_committed_is_what_is_drawn(name: str) -> None:
     assert (draw.FOLDER / name).read_text(encoding="utf-8") == {**draw.FIGURES, **draw.RECORDINGS}[name]()
 
 
-@pytest.mark.parametrize("name", draw.FIGURES)
+CHARTS = ("table2", "table2_equal_cost", "attention_study", "plan_cost", "engines", "server_load")
+
+
+@pytest.mark.parametrize("name", [name for name in draw.FIGURES if name.removesuffix(".svg") not in CHARTS])
 def test_each_box_leads_to_a_file_that_defines_what_it_names(name: str) -> None:
     links = re.findall(r'<a href="([^"#]+)#?([^"]*)">', (draw.FOLDER / name).read_text(encoding="utf-8"))
     assert links
