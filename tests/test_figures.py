@@ -23,7 +23,10 @@ def test_committed_figures_are_current(name: str) -> None:
     assert (draw.FOLDER / name).read_text(encoding="utf-8") == {**draw.FIGURES, **draw.RECORDINGS}[name]()
 
 
-@pytest.mark.parametrize("name", draw.FIGURES)
+CHARTS = ("table2", "table2_equal_cost", "attention_study", "plan_cost", "engines", "server_load")
+
+
+@pytest.mark.parametrize("name", [name for name in draw.FIGURES if name.removesuffix(".svg") not in CHARTS])
 def test_links_of_figures_exist(name: str) -> None:
     links = re.findall(r'<a href="([^"#]+)#?([^"]*)">', (draw.FOLDER / name).read_text(encoding="utf-8"))
     assert links

@@ -357,7 +357,7 @@ class FitSteps:
             sources, references = self.data.text("test")
             settings = ScoringSettings(self.data.config.target_language)
             result = evaluation.evaluate(self.translator, sources, references, settings)
-            described = {"split": "test", "checkpoint": CHOSEN, **dataclasses.asdict(self.translator.config)}
+            described = {"data_split": "test", "checkpoint": CHOSEN, **dataclasses.asdict(self.translator.config)}
             evaluation.write_evaluation(self.run.path / "evaluation" / "test", result, described)
             scores = [dataclasses.asdict(score) for score in result.scores if score.name in ("BLEU", "chrF")]
             examples = _examples(sources, references, result.hypotheses)

@@ -292,7 +292,7 @@ def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) 
         outcome = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
         pooled[0].extend(outcome.hypotheses)
         pooled[1].extend(references)
-        settings = {"split": split, "target_language": language}
+        settings = {"data_split": split, "target_language": language}
         evaluation.write_evaluation(folder / "evaluation" / split, outcome, settings)
         results |= {_key(split, score): score.value for score in outcome.scores}
         if split == "valid":

@@ -43,7 +43,7 @@ def test_the_files_of_a_package(model, tmp_path):
         "from_code": "en",
         "from_name": "English",
         "to_code": "pt_BR",
-        "to_name": "Portuguese (br)",
+        "to_name": "Portuguese (BR)",
     }
     # The vocabulary and the model fit each other.
     pieces = sentencepiece.SentencePieceProcessor(str(root / "sentencepiece.model"))

@@ -109,7 +109,8 @@ def test_splits_of_the_data(results, folder):
     assert results["split"][0] == 0
     written = folder / "run" / "evaluation" / "test"
     assert sorted(path.name for path in written.iterdir()) == ["hypotheses.txt", "scores.json"]
-    assert json.loads((written / "scores.json").read_text(encoding="utf-8"))["settings"]["beam_size"] == 2
+    settings = json.loads((written / "scores.json").read_text(encoding="utf-8"))["settings"]
+    assert (settings["data_split"], settings["split"], settings["beam_size"]) == ("test", "sentences", 2)
 
 
 @pytest.mark.parametrize(

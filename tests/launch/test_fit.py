@@ -152,6 +152,7 @@ def test_programs_use_the_checkpoint_with_the_better_validation(fitted: tuple[Pa
     assert chosen["name"] in chosen["compared"]
     scores = json.loads((folder / "mine/run/evaluation/test/scores.json").read_text())
     assert scores["num_lines"] == 20 and scores["settings"]["checkpoint"] == "chosen"
+    assert scores["settings"]["data_split"] == "test"
     translated = [
         programs.run(
             ["-m", "launch.translate", f"--model_dir={model_dir}"],

@@ -217,7 +217,7 @@ class BrokenHandler(QuietHandler):
     ],
 )
 def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_path, serving, monkeypatch, how, message):
-    address, answer = serving(BrokenHandler), downloads._answer
+    address, answer = serving(BrokenHandler), downloads._response
 
     def received(url):
         head = answer(url)
@@ -225,7 +225,7 @@ def test_a_broken_connection_is_told_with_its_address_and_leaves_nothing(tmp_pat
         return head
 
     HEAD_RECEIVED.clear()
-    monkeypatch.setattr(downloads, "_answer", received)
+    monkeypatch.setattr(downloads, "_response", received)
     with pytest.raises(InputError, match=rf"^{address}/{how}: cannot be downloaded \(.*{message}\);.* put the file at"):
         downloads.fetch(f"{address}/{how}", tmp_path / "kept/file")
     assert list((tmp_path / "kept").iterdir()) == []
@@ -354,7 +354,7 @@ def test_tensorflow_datasets_names_what_it_lacks(tmp_path, tfds_data_set, monkey
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
     with pytest.raises(InputError, match=f"^corpus=tfds:{tfds_data_set}: not available: .*http://host/a.gz. HTTP code"):
         list(corpora.tensorflow_datasets(tfds_data_set, "en", "de", tmp_path).splits["train"]())
-    with pytest.raises(InputError, match="cannot give en-cs; its languages: de, en, fr"):
+    with pytest.raises(InputError, match="has no texts in en and cs; its languages: de, en, fr"):
         corpora.tensorflow_datasets(tfds_data_set, "en", "cs", tmp_path)
     with pytest.raises(InputError, match="corpus=tfds:no_such_set: no such data set"):
         corpora.tensorflow_datasets("no_such_set", "en", "de", tmp_path)

@@ -40,7 +40,7 @@ def test_blocks_of_any_size_are_what_one_reader_reads(folder, lines, mark, ends,
         patched.setattr(parallel_files, "_BLOCK_BYTES", block_bytes)
         patched.setattr(parallel_files, "_COUNTED_BYTES", block_bytes * blocks)
         (found,) = split([files], pairs, run_all)
-    assume(files.splits)  # without a line feed, carriage returns end the lines
+    assume(files.is_splittable)  # without a line feed, carriage returns end the lines
     expected = list(read_pairs(files.source, files.target))
     assert [list(block) for block in found] == [expected[at : at + pairs] for at in range(0, len(expected), pairs)]
 
@@ -76,9 +76,9 @@ def test_a_line_that_is_not_utf8_is_named_and_so_is_one_that_went(tmp_path):
 
 def test_what_is_compressed_or_has_no_size_does_not_split(tmp_path):
     files = written(tmp_path, b"", b"")
-    assert files.splits
+    assert files.is_splittable
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.gz").touch()
     for other in ("pipe", "a.gz", "missing", "/dev/stdin"):
         pairs = itertools.permutations((files.source, tmp_path / other))
-        assert not any(ParallelFiles(*paths).splits for paths in pairs)
+        assert not any(ParallelFiles(*paths).is_splittable for paths in pairs)

@@ -50,4 +50,4 @@ def test_language_codes(code, expected):
 
 
 def test_language_names():
-    assert [language_name(code) for code in ("de", "pt_BR", "tlh_Latn")] == ["German", "Portuguese (br)", "tlh_Latn"]
+    assert [language_name(code) for code in ("de", "pt_BR", "tlh_Latn")] == ["German", "Portuguese (BR)", "tlh_Latn"]
