@@ -16,7 +16,7 @@ import sys
 from absl import flags
 from launch import quickstart
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting import fit_steps
+from t2t_keras.fitting import speed
 
 ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now".split()
 GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt".split()
@@ -32,7 +32,7 @@ def gettext(source_language, target_language, download_dir, report, name):
     return corpora.Corpus({name: lambda ends=ends: pairs(*ends) for name, ends in splits.items()})
 
 corpora.gettext = gettext
-fit_steps.updates_per_minute = lambda *_, **__: 60_000.0  # as if the time were sufficient
+speed.updates_per_minute = lambda *_, **__: 60_000.0  # as if the time were sufficient
 overrides = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1}
 quickstart.OVERRIDES = tuple(quickstart.Choice(name, value, "given") for name, value in overrides.items())
 flags.FLAGS(["quickstart", "--data_dir=data", "--model_dir=run", "--minutes=0.02"])
