@@ -1,6 +1,6 @@
 # make quickstart   sets up .venv, then trains, scores, exports and serves a small translation model (about 10 minutes)
 # make test         sets up .venv, then runs the quick tests
-# PYTHON=python3.12 chooses the interpreter that .venv is made with; it must be 3.11 to 3.13.
+# PYTHON=python3.12 selects the interpreter that creates .venv: Python 3.11 to 3.13.
 # TENSORFLOW=2.20 uses that version of TensorFlow instead of 2.21, in .venv-2.20.
 
 PYTHON ?= python3
@@ -11,11 +11,11 @@ PROCESSES ?= 2
 VENV := $(if $(filter 2.21,$(TENSORFLOW)),.venv,.venv-$(TENSORFLOW))
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# pip would compile one module after the other; here all cores do so. A few files are of other versions of Python.
-# The variable sets what `--no-compile` would make false: with 1 pip compiles.
+# pip would compile one module after another; compileall uses all cores. It fails for the few files that are written for
+# other versions of Python. PIP_NO_COMPILE has the opposite meaning of `--no-compile`: with 1, pip compiles.
 export PIP_NO_COMPILE := 0
 COMPILE := python -m compileall -qq -j 0 $(VENV)/lib
-SIDE_BY_SIDE := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
+IN_PARALLEL := --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 .PHONY: help venv quickstart test integration slow faults attack lint format docs ci release clean
 .DEFAULT_GOAL := help
@@ -37,8 +37,8 @@ help:
 
 venv: $(INSTALLED)
 
-# Stamped at the end, so an installation that was interrupted begins again and a complete one is reused.
-# Where Python comes without ensurepip (Debian without python3-venv), its own pip installs into the environment.
+# The stamp is written at the end, so an interrupted installation starts again, and a complete one is reused.
+# If Python lacks ensurepip (Debian without python3-venv), the pip of that Python installs into the environment.
 $(INSTALLED): setup.py pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] <= (3, 13) or sys.exit("Python 3.11, 3.12 or 3.13 is needed, this is " + sys.version.split()[0] + ": set PYTHON=")'
 	@if $(PYTHON) -c 'import ensurepip' 2>/dev/null; then $(PYTHON) -m venv $(VENV); \
@@ -51,10 +51,10 @@ quickstart: $(INSTALLED)
 	$(BIN)/python -m launch.quickstart --minutes=$(MINUTES)
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'not integration and not slow and not faults and not attack'
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not integration and not slow and not faults and not attack'
 
 integration: $(INSTALLED)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m 'integration and not slow and not faults and not attack'
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'integration and not slow and not faults and not attack'
 
 slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

@@ -1,6 +1,7 @@
-"""The packages, which pyproject.toml cannot name: those that are found, and the programs of `launch/` among them.
+"""Lists the packages, because pyproject.toml cannot combine packages that are found with packages that are moved.
 
-In the repository the programs are run as `python -m launch.train`, installed they are `t2t_keras.launch.train`.
+The folder `launch/` is installed as `t2t_keras.launch`: `python -m launch.train` in the repository is
+`python -m t2t_keras.launch.train` after installation.
 """
 
 from setuptools import find_packages, setup

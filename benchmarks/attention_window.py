@@ -55,7 +55,7 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
     sizes = (flags.num_heads, flags.d_model // flags.num_heads)
     full = MultiHeadAttention(*sizes, name="full")
     windowed = MultiHeadAttention(*sizes, window=(flags.window, flags.window), name="windowed")
-    ways = {}
+    functions = {}
     for name, layer, attend in (
         ("all positions", full, full),
         ("mask", windowed, _masked(windowed)),
@@ -63,13 +63,13 @@ def seconds_of_layers(flags: argparse.Namespace, lengths: list[int]) -> dict[str
     ):
         if not layer.built:
             layer.build((None, None, flags.d_model), (None, None, flags.d_model))
-        ways[name] = passes(attend, layer.trainable_variables, flags.d_model, flags.jit_compile)
-    medians: dict[str, list[float]] = {name: [] for name in ways}
+        functions[name] = passes(attend, layer.trainable_variables, flags.d_model, flags.jit_compile)
+    medians: dict[str, list[float]] = {name: [] for name in functions}
     for length in lengths:
         x = tf.random.normal([1, length, flags.d_model])
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        seconds: dict[str, list[float]] = {name: [] for name in functions}
         for turn in range(flags.turns + 1):
-            for name, run in ways.items():
+            for name, run in functions.items():
                 started = time.perf_counter()
                 run(x)[0].numpy()
                 if turn:  # the first turn compiles
@@ -132,7 +132,7 @@ def main() -> None:
     print(f"\nself-attention, d_model {flags.d_model}, {flags.num_heads} heads, window {flags.window}: milliseconds\n")
     print(f"| length | {' | '.join(layers)} | all positions / blocks | mask / blocks |\n|{'---|' * 6}")
     for length, *row in zip(flags.lengths, *layers.values(), strict=True):
-        ratios = [f"{row[way] / row[2]:.2f}" for way in (0, 1)]
+        ratios = [f"{row[method] / row[2]:.2f}" for method in (0, 1)]
         print(f"| {length:,} | {' | '.join(f'{1e3 * value:,.2f}' for value in row)} | {' | '.join(ratios)} |")
     powers = " | ".join(f"{exponent(flags.lengths, values):.2f}" for values in layers.values())
     print(f"| exponent | {powers} | | |")

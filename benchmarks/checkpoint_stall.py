@@ -43,14 +43,14 @@ def main() -> None:
     training.run(batches, 2)
     with tempfile.TemporaryDirectory(dir=args.directory) as directory:
         writer = CheckpointWriter(directory, keep=1)
-        ways: dict[str, Callable[[int], None]] = {
+        methods: dict[str, Callable[[int], None]] = {
             "in the foreground": lambda step: _save(training, directory, step),
-            "in the background": lambda step: _save_behind(training, writer, step),
+            "in the background": lambda step: _save_in_background(training, writer, step),
         }
-        stalls: dict[str, list[float]] = {name: [] for name in ways}
-        others: dict[str, list[float]] = {name: [] for name in ways}
+        stalls: dict[str, list[float]] = {name: [] for name in methods}
+        others: dict[str, list[float]] = {name: [] for name in methods}
         for step in range(args.rounds):
-            for name, save in ways.items():
+            for name, save in methods.items():
                 first, *rest = _gaps(training, batches, functools.partial(save, 2 * step))
                 writer.wait()
                 usual = statistics.median(rest[-4:])
@@ -60,7 +60,7 @@ def main() -> None:
         assert saved
         size = sum(path.stat().st_size for path in saved.path.iterdir())
     print(f"{args.preset}, {args.tokens} tokens per step of {usual:.2f} s, checkpoints of {size / 2**20:.0f} MiB")
-    for name in ways:
+    for name in methods:
         print(
             f"saving {name}: training pauses for {statistics.median(stalls[name]):.2f} s, and the "
             f"{_STEPS_AFTER_A_SAVE - 1} steps after it take {statistics.median(others[name]):.2f} s longer in total"
@@ -97,7 +97,7 @@ def _save(training: TrainingStep, directory: str, step: int) -> None:
     checkpoints.prune(directory, 1)
 
 
-def _save_behind(training: TrainingStep, writer: CheckpointWriter, step: int) -> None:
+def _save_in_background(training: TrainingStep, writer: CheckpointWriter, step: int) -> None:
     writer.save(step + 1, *_read(training), {})
 
 

@@ -1,4 +1,4 @@
-"""Writes a model of this project as a directory that CTranslate2 loads, with made-up names of the pieces.
+"""Writes a model of this project as a directory that CTranslate2 loads, with generated names of the pieces.
 
     python -m benchmarks.ctranslate2_model WEIGHTS.npz MODEL.json DIRECTORY
 

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decode_engines import ENGINES, WITH_MKL
-from benchmarks.decode_report import Numbers, agreement, alone, print_table
+from benchmarks.decode_report import Numbers, agreement, compare_latencies, print_table
 from benchmarks.decode_task import model_and_weights, pick_sentences, vocabularies
-from benchmarks.turns import Worker, number, take_turns
+from benchmarks.turns import Worker, last_line, number, take_turns
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.machine.processor import processor
 from t2t_keras.symbols import EOS_ID
@@ -37,11 +37,11 @@ from t2t_keras.values import PositiveInt
 ROUNDED = ("ours_bfloat16", "ours_ctranslate2_int8", "ctranslate2_int8", "ctranslate2_int8_one_worker")
 # On processors of other makers than Intel, CTranslate2 uses the faster library for products only on request.
 MKL_ENGINES = tuple(f"{name}{WITH_MKL}" for name in ENGINES if name.startswith("ctranslate2"))
-NATURAL, GIVEN = "natural", "given"
+NATURAL, FIXED = "natural", "fixed"
 # Limit of a natural output: more than any sentence needs, because not all engines count the end symbol.
 MAX_FREE_TOKENS = 200
 _LARGEST_SCORE_ERROR = 1e-4  # of a log-probability; rounding in float32 causes about 5e-6
-_LEAST_SAME = 0.9  # of greedy outputs; rounding decides between equally likely tokens
+_LEAST_SAME = 0.9  # share of greedy outputs; rounding decides between equally likely tokens
 
 
 class Bench:
@@ -67,15 +67,15 @@ class Bench:
         """Converts the model for CTranslate2 engines, unless this is done; returns an error message or ''."""
         if not engine.startswith("ctranslate2") or os.path.exists(self._converted):
             return ""
-        model_path = self._written("model.json", self._task["model"])
+        model_path = self._write("model.json", self._task["model"])
         command = [self._interpreter(engine), "-m", "benchmarks.ctranslate2_model"]
         command += [self._weights_path, model_path, self._converted]
         done = subprocess.run(command, capture_output=True, text=True)
-        return done.stderr.strip().splitlines()[-1] if done.returncode else ""
+        return last_line(done.stderr) if done.returncode else ""
 
     def start(self, engine: str, role: str, **changes: Any) -> Worker:
         """Starts a worker of an engine with a changed task; see `decode_engines`."""
-        task_path = self._written(f"{engine}_{role}.json", {**self._task, **changes})
+        task_path = self._write(f"{engine}_{role}.json", {**self._task, **changes})
         command = [self._interpreter(engine), "-m", "benchmarks.decode_engines"]
         command += [engine, task_path, self._weights_path, role]
         variables = {"CT2_USE_MKL": "1"} if engine.endswith(WITH_MKL) else {}
@@ -91,15 +91,15 @@ class Bench:
         shared = "ctranslate2" if engine.startswith("ctranslate2") else engine
         return self._interpreters.get(engine, self._interpreters.get(shared, sys.executable))
 
-    def _written(self, name: str, values: dict[str, Any]) -> str:
+    def _write(self, name: str, values: dict[str, Any]) -> str:
         path = os.path.join(self._folder, name)
         with open(path, "w") as file:
             json.dump(values, file)
         return path
 
 
-def proven(bench: Bench, engines: Sequence[str]) -> list[str]:
-    """Returns the engines that can run, after checking that each computes our model."""
+def check_engines(bench: Bench, engines: Sequence[str]) -> list[str]:
+    """Checks that each engine computes our model; returns the engines that can run."""
     reference, valid = None, []
     for engine in ("ours", *(name for name in engines if name != "ours")):
         failure = bench.convert(engine)
@@ -147,13 +147,13 @@ def measure(bench: Bench, engines: Sequence[str], beam_size: int, rounds: int, t
 
 
 def explain(bench: Bench, sources: list[list[int]], beam_size: int, numbers: dict[str, Numbers]) -> None:
-    """Prints, for each other engine, which of two different outputs is likelier according to our model."""
-    own = numbers["ours"].outputs
+    """Prints for each other engine how often its outputs are more and less likely than ours under our model."""
+    our_outputs = numbers["ours"].outputs
     for name, theirs in numbers.items():
-        rows = [row for row, (a, b) in enumerate(zip(own, theirs.outputs, strict=True)) if a != b]
+        rows = [row for row, (a, b) in enumerate(zip(our_outputs, theirs.outputs, strict=True)) if a != b]
         if name == "ours" or not rows:
             continue
-        targets = [[*ids, EOS_ID] for outputs in (own, theirs.outputs) for ids in (outputs[row] for row in rows)]
+        targets = [[*outputs[row], EOS_ID] for outputs in (our_outputs, theirs.outputs) for row in rows]
         changes = {"proof_sources": [sources[row] for row in rows] * 2, "proof_targets": targets}
         totals = np.array([sum(row) for row in bench.ask("ours", "score", beam_size=beam_size, **changes)["log_probs"]])
         print(agreement(name, totals[: len(rows)], totals[len(rows) :]), flush=True)
@@ -176,7 +176,7 @@ def main() -> None:
     }
     print(f"{processor()}")
     results = {}
-    for endings in flags.endings or ([NATURAL, GIVEN] if flags.model_dir else [GIVEN]):
+    for endings in flags.endings or ([NATURAL, FIXED] if flags.model_dir else [FIXED]):
         output_tokens = None if endings == NATURAL else flags.output_tokens
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench(folder, dict(flags.python), {**task, "output_tokens": output_tokens}, weights)
@@ -192,7 +192,7 @@ def compare(
 ) -> dict[int, dict[str, list[dict[str, Any]]]]:
     """Checks the engines, measures them and prints tables; returns the numbers of all runs by beam size."""
     results = {}
-    engines = proven(bench, flags.engines)
+    engines = check_engines(bench, flags.engines)
     for beam_size in flags.beam_sizes:
         runs = [measure(bench, engines, beam_size, flags.rounds, flags.tries) for _ in range(flags.runs)]
         numbers = {name: [run[name] for run in runs] for name in engines}
@@ -200,7 +200,7 @@ def compare(
         length = "of natural length" if output_tokens is None else f"of {output_tokens} tokens"
         print(f"\nbeam {beam_size}, {len(sources)} sentences, each output {length}; ranges of {flags.runs} runs\n")
         print_table(numbers)
-        print(*alone(numbers), sep="\n")
+        print(*compare_latencies(numbers), sep="\n")
         if output_tokens is None and "ours" in engines:
             explain(bench, sources, beam_size, runs[-1])
     return results
@@ -244,8 +244,8 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument(
         "--endings",
         action="append",
-        choices=[NATURAL, GIVEN],
-        help="natural: where the model ends outputs; given: after --output_tokens; default: both, given for presets",
+        choices=[NATURAL, FIXED],
+        help="natural: where the model ends outputs; fixed: after --output_tokens; default: both; for presets, fixed",
     )
     flags.add_argument("--runs", type=number(), default=3, help="number of runs, over which ranges are printed")
     flags.add_argument(

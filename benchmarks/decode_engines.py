@@ -35,7 +35,7 @@ WITH_MKL = "_mkl"  # suffix of a CTranslate2 engine whose process has the variab
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """The functions of an engine.
+    """The functions of an engine, and its versions.
 
     Attributes:
         translate: turns source ids, which end with the end symbol, into output ids without it.
@@ -74,7 +74,7 @@ def _ours(
     compute_type: "ComputeType | None" = None,
     bfloat16: bool = False,
 ) -> Engine:
-    from t2t_keras.machine.streams import share_out_cores, side_by_side
+    from t2t_keras.machine.streams import map_in_parallel, share_out_cores
 
     share_out_cores()
     import tensorflow as tf
@@ -92,7 +92,7 @@ def _ours(
 
     model = Transformer(TransformerConfig(**task["model"]))
     model.build()
-    assign_weights(model, own_weights(weights, task["model"]))
+    assign_weights(model, trained_weights(weights, task["model"]))
     config = DecodeConfig(
         beam_size=task["beam_size"],
         length_penalty=0.0,
@@ -115,7 +115,7 @@ def _ours(
         return [without_end(ids) for ids in result.token_ids[:, 0].numpy().tolist()]
 
     def translate(sources: Ids) -> Ids:
-        result = side_by_side(search, batches(sources, task["batch_sentences"]))
+        result = map_in_parallel(search, batches(sources, task["batch_sentences"]))
         return [ids for batch in result for ids in batch]
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
@@ -130,8 +130,8 @@ def _ours(
     return Engine(translate, score, f"tensorflow {tf.__version__}", translate_texts)
 
 
-def own_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Returns the weights without computed position tables, and with learned ones in their original length."""
+def trained_weights(weights: dict[str, np.ndarray], model: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Returns the weights without computed position tables; learned tables get their original length."""
     learned = model["position_encoding"] == "learned"
     return {
         name: array[: model["max_positions"]] if "_positions/" in name else array
@@ -159,12 +159,12 @@ def _ctranslate2(
         intra_threads=num_cores() if one_worker else 1,
     )
 
-    def named(rows: Ids) -> list[list[str]]:
+    def names_of(rows: Ids) -> list[list[str]]:
         return [[names[i] for i in row] for row in rows]
 
     def translate(sources: Ids) -> Ids:
         results = translator.translate_batch(
-            named([without_end(source) for source in sources]),
+            names_of([without_end(source) for source in sources]),
             beam_size=task["beam_size"],
             length_penalty=0.0,
             # Batches of equal numbers of tokens, as ours, are faster than batches of equal numbers of sentences.
@@ -177,7 +177,7 @@ def _ctranslate2(
 
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
         pairs = ([without_end(ids) for ids in side] for side in (sources, targets))
-        results = translator.score_batch(*map(named, pairs))
+        results = translator.score_batch(*map(names_of, pairs))
         return [list(result.log_probs) for result in results]
 
     return Engine(translate, score, f"ctranslate2 {ctranslate2.__version__}")
@@ -217,11 +217,11 @@ def marian(task: dict[str, Any], weights: dict[str, np.ndarray]) -> Engine:
 
     @torch.inference_mode()
     def score(sources: Ids, targets: Ids) -> list[list[float]]:
-        ids, wanted = tensor(sources), tensor(targets)
-        shifted = torch.nn.functional.pad(wanted, (1, 0))[:, :-1]
+        ids, expected = tensor(sources), tensor(targets)
+        shifted = torch.nn.functional.pad(expected, (1, 0))[:, :-1]
         logits = model(input_ids=ids, attention_mask=(ids != 0).long(), decoder_input_ids=shifted).logits
         logits[:, :, PAD_ID] = NEVER
-        result = logits.log_softmax(-1).gather(2, wanted[:, :, None])[:, :, 0].tolist()
+        result = logits.log_softmax(-1).gather(2, expected[:, :, None])[:, :, 0].tolist()
         return [row[: len(target)] for row, target in zip(result, targets, strict=True)]
 
     return Engine(translate, score, f"torch {torch.__version__}, transformers {transformers.__version__}")
@@ -256,15 +256,15 @@ def timed_turn(engine: Engine, task: dict[str, Any]) -> dict[str, Any]:
     The measurement includes the conversion from and to text if outputs end naturally.
     """
     translate: Callable[[Any], Any] = engine.translate
-    sources, alone, pieces = task["sources"], task["short_sources"], None
+    sources, short_sources, pieces = task["sources"], task["short_sources"], None
     if task["output_tokens"] is None:
-        sources, alone, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
+        sources, short_sources, pieces = task["texts"], task["short_texts"], Pieces(task["vocabularies"])
         translate = engine.translate_texts or pieces.around(engine.translate)
     started = time.perf_counter()
     outputs = translate(sources)
     seconds = time.perf_counter() - started
     latencies = []
-    for source in alone:
+    for source in short_sources:
         started = time.perf_counter()
         translate([source])
         latencies.append(time.perf_counter() - started)

@@ -32,10 +32,10 @@ class Numbers:
     @classmethod
     def of(cls, worker: Worker) -> "Numbers":
         """Returns the numbers of a worker after its turns."""
-        turns = worker.turns or worker.noisy_turns
+        turns = worker.turns
         latencies = [seconds for turn in turns for seconds in turn["latencies"]]
         peak = max(turn["peak_gib"] for turn in turns)
-        return cls(worker.median("seconds"), latencies, peak, turns[-1]["outputs"], len(worker.turns))
+        return cls(worker.median("seconds"), latencies, peak, turns[-1]["outputs"], len(worker.quiet_turns))
 
     def latency(self, percent: float) -> float:
         """Returns a percentile of the latencies, in milliseconds."""
@@ -49,11 +49,11 @@ class Numbers:
 
 def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
     """Prints a row for each engine; ratios are those of sentences per second."""
-    own = numbers.get("ours")
+    our_runs = numbers.get("ours")
     print("| engine | tokens/s | sentences/s | ours / it | p50 ms | p95 ms | peak GiB | same outputs | quiet turns |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, runs in numbers.items():
-        pairs = list(zip(runs, own or [], strict=bool(own)))
+        pairs = list(zip(runs, our_runs or [], strict=bool(our_runs)))
         cells = [
             _range([run.tokens / run.seconds for run in runs], ",.0f"),
             _range([len(run.outputs) / run.seconds for run in runs], ",.1f"),
@@ -67,8 +67,8 @@ def print_table(numbers: Mapping[str, Sequence[Numbers]]) -> None:
         print(f"| {name} | {' | '.join(cells)} |")
 
 
-def alone(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
-    """Compares the latencies of our and of CTranslate2's fastest engine, in float32 and in 8 bits, as lines of text.
+def compare_latencies(numbers: Mapping[str, Sequence[Numbers]]) -> list[str]:
+    """Compares the latencies of our fastest engine and of CTranslate2's, in float32 and in 8 bits, as lines of text.
 
     The fastest engine has the lowest median of any run. The ranges are over all runs.
     """
@@ -100,7 +100,7 @@ def same_outputs(left: Numbers, right: Numbers) -> float:
 
 
 def agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Says how often each of two engines has the likelier output.
+    """Describes how often each of two engines has the more likely output.
 
     Args:
         name: name of the other engine.
@@ -109,6 +109,6 @@ def agreement(name: str, ours: np.ndarray, theirs: np.ndarray) -> str:
     """
     higher, lower = (ours > theirs + _SAME_LOG_PROB).sum(), (ours < theirs - _SAME_LOG_PROB).sum()
     return (
-        f"{name}: {len(ours)} outputs differ from ours, which are likelier in {higher}, less likely in {lower} "
-        f"and equally likely in {len(ours) - higher - lower}"
+        f"{name}: {len(ours)} outputs differ from ours, which are more likely in {higher} cases, less likely in "
+        f"{lower} and equally likely in {len(ours) - higher - lower}"
     )

@@ -22,7 +22,7 @@ def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, l
         raise InputError(f"the test split has {len(texts)} lines of text, but {len(corpus)} encoded sentences")
     rows = longest_first(corpus.source_lengths, flags.sentences)
     proof = rows[:: max(1, len(rows) // PROOF_SENTENCES)][:PROOF_SENTENCES]
-    short = of_about(flags.latency_words, [len(text.split()) for text in texts], flags.latency_sentences)
+    short = nearest_in_length(flags.latency_words, [len(text.split()) for text in texts], flags.latency_sentences)
 
     def ids(side: str, row: int) -> list[int]:
         return getattr(corpus, f"{side}_ids")(np.array([row]))[0].tolist()
@@ -39,8 +39,8 @@ def pick_sentences(data: PreparedData, flags: argparse.Namespace) -> dict[str, l
 
 def vocabularies(data: PreparedData) -> list[str]:
     """Returns the files of the source and the target vocabulary."""
-    _, own, *_ = vocabulary_files(data.vocab_path)
-    return [str(path) for path in (own if own.exists() else data.vocab_path, data.vocab_path)]
+    _, source_path, *_ = vocabulary_files(data.vocab_path)
+    return [str(path) for path in (source_path if source_path.exists() else data.vocab_path, data.vocab_path)]
 
 
 def longest_first(lengths: Sequence[int] | np.ndarray, count: int) -> list[int]:
@@ -48,7 +48,7 @@ def longest_first(lengths: Sequence[int] | np.ndarray, count: int) -> list[int]:
     return sorted(range(min(count, len(lengths))), key=lambda row: -lengths[row])
 
 
-def of_about(words: int, word_counts: Sequence[int], count: int) -> list[int]:
+def nearest_in_length(words: int, word_counts: Sequence[int], count: int) -> list[int]:
     """Returns the `count` rows whose numbers of words are nearest to `words`."""
     return sorted(range(len(word_counts)), key=lambda row: abs(word_counts[row] - words))[:count]
 
@@ -65,7 +65,7 @@ def model_and_weights(
     if flags.model_dir:
         model, config, _ = load_model(flags.model_dir, flags.checkpoint)
         if not isinstance(config.model, TransformerConfig):
-            raise InputError(f"{flags.model_dir} is not a Transformer")
+            raise InputError(f"{flags.model_dir} is not the run of a Transformer")
         sizes = config.model
         if sizes.vocab_size != vocab_size:
             raise InputError(f"{flags.model_dir} has a vocabulary of {sizes.vocab_size}, the data of {vocab_size}")

@@ -25,6 +25,7 @@ from benchmarks.transformer_preset import transformer_preset
 from benchmarks.turns import Worker, number, serve, take_turns
 from t2t_keras.config import TransformerConfig
 from t2t_keras.machine.processor import processor
+from t2t_keras.values import PositiveInt
 
 LENGTH = 24  # tokens of a sentence
 FEED_FORWARD = "feed-forward"
@@ -117,13 +118,15 @@ def main() -> None:
     parser.add_argument("--preset", default="tiny", help="a preset of the Transformer, for the other sizes")
     parser.add_argument(
         "--num_experts",
-        default="4,8,16,32,64",
+        type=number(tuple[PositiveInt, ...]),
+        default=(4, 8, 16, 32, 64),
         help="numbers of experts, separated by commas; k means the first of --experts_per_token",
     )
     parser.add_argument(
         "--experts_per_token",
-        default="2,1,4,8",
-        help="experts of a token, separated by commas, for the last but one of --num_experts",
+        type=number(tuple[PositiveInt, ...]),
+        default=(2, 1, 4, 8),
+        help="numbers of experts of a token, separated by commas; used with the last but one of --num_experts",
     )
     parser.add_argument("--d_expert", type=number(), default=128)
     parser.add_argument("--tokens", type=number(), default=4096, help="tokens per side of a batch")
@@ -134,7 +137,7 @@ def main() -> None:
     if flags.worker:
         worker(json.loads(flags.worker))
         return
-    counts, per_token = (tuple(map(int, text.split(","))) for text in (flags.num_experts, flags.experts_per_token))
+    counts, per_token = flags.num_experts, flags.experts_per_token
     common = {name: getattr(flags, name) for name in ("preset", "d_expert", "tokens", "steps")}
     at_k = [{"num_experts": count, "experts_per_token": per_token[0]} for count in (0, *counts)]
     at_count = [{"num_experts": counts[-2:][0], "experts_per_token": k} for k in sorted(per_token)]
@@ -167,11 +170,11 @@ def report(workers: list[Worker]) -> None:
     print("|---|---|---|---|---|---|---|---|---|")
     for each in workers:
         cells = [each.name]
-        for what in ("layer", "step"):
-            seconds = each.median(what)
-            ratios = seconds / first.median(what), each.about["flops"][what] / first.about["flops"][what]
+        for part in ("layer", "step"):
+            seconds = each.median(part)
+            ratios = seconds / first.median(part), each.about["flops"][part] / first.about["flops"][part]
             cells += [f"{seconds * 1e3:,.1f}", *(f"{ratio:.2f}" for ratio in ratios)]
-        print(f"| {' | '.join(cells)} | {each.about['parameters']:,} | {len(each.turns)} |")
+        print(f"| {' | '.join(cells)} | {each.about['parameters']:,} | {len(each.quiet_turns)} |")
 
 
 if __name__ == "__main__":

@@ -73,13 +73,13 @@ def _export(model_dir: str, export_dir: pathlib.Path, storage: str) -> pathlib.P
     if done.returncode:
         raise SystemExit(done.stderr)
     version = export_dir / "1"
-    weights, all_of_it = (
+    weights, total = (
         sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         for folder in (version / "variables", version)
     )
     print(
         f"{storage}: {time.perf_counter() - start:.0f} s with the start of Python, {weights / 1e6:.2f} MB of weights, "
-        f"{all_of_it / 1e6:.2f} MB in total"
+        f"{total / 1e6:.2f} MB in total"
     )
     return version
 

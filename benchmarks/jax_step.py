@@ -243,7 +243,7 @@ def report(workers: list[Worker], sizes: dict) -> None:
         ratio = f"{rates['ours'] / rates[worker.name]:.2f}" if "ours" in rates else ""
         print(
             f"| {worker.name} | {rates[worker.name]:,.0f} | {ratio} | {seconds * 1e3:,.1f} | {share} "
-            f"| {worker.about['parameters']:,} | {len(worker.turns)} |"
+            f"| {worker.about['parameters']:,} | {len(worker.quiet_turns)} |"
         )
 
 

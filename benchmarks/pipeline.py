@@ -1,6 +1,8 @@
-"""Measures the batches per second of the data pipeline, as a multiple of the trainer's speed.
+"""Measures the batches per second of the data pipeline, and compares them with the speed of the trainer.
 
-python -m benchmarks.pipeline --data_dir=data/mine --model_dir=runs/mine
+    python -m benchmarks.pipeline --data_dir=data/mine --model_dir=runs/mine
+
+The pipeline should be at least 10 times as fast as the trainer.
 """
 
 import argparse
@@ -44,7 +46,7 @@ def main() -> None:
     steps_per_second = flags.steps_per_second or (_trainer_rate(flags.model_dir) if flags.model_dir else None)
     if steps_per_second:
         ratio = batches_per_second / steps_per_second
-        print(f"{ratio:,.1f} times the trainer's {steps_per_second:.2f} steps/s (it should be at least 10)")
+        print(f"{ratio:,.1f} times the trainer's {steps_per_second:.2f} steps/s")
 
 
 def _measured(corpus: EncodedCorpus, plans: EpochPlans, num_replicas: int, seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""Measures what the protection of unknown characters and --case=fallback are worth: BLEU of a test set in four forms.
+"""Measures the effect of protecting unknown characters and of --case=fallback: BLEU of a test set in four forms.
 
     python -m benchmarks.plain_text --model_dir=runs/mine --source=test.en --reference=test.de
 
@@ -57,7 +57,7 @@ def forms(sources: Sequence[str], references: Sequence[str], languages: Language
 
     def cased(case: Case) -> Form:
         def spelled(lines: Sequence[str], language: str) -> list[str]:
-            # Short words of a title get a capital if all words of its source have one, as those of `line.upper()` do.
+            # All words of `line.upper()`, which stands for a source, begin with a capital, so short words get one too.
             return [in_case(line, case, line.upper(), language) for line in lines]
 
         return Form(spelled(sources, languages.source), spelled(references, languages.target), [])

@@ -4,8 +4,8 @@
     python -m benchmarks.plan --repeated=100000000 --folder=synthetic --open_files=1024:1048576,1024:1024
     python -m benchmarks.plan --lengths=1000000000
 
-The pairs are made up and always the same: sentences of about ten words with a long tail, from two languages of 30,000
-words.
+The pairs are generated, and are the same in each run: sentences of about ten words with a long tail, from two languages
+of 30,000 words.
 """
 
 import argparse
@@ -26,6 +26,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import numpy as np
 
 from benchmarks.turns import number
+from t2t_keras.machine.peak_memory import peak_bytes
+from t2t_keras.values import PositiveInt
 
 _WORDS = 30_000
 _GENERATED_PAIRS = 100_000  # at a time
@@ -36,7 +38,7 @@ _REPEATED_PAIRS = 250_000  # before cleaning
 
 
 def main() -> None:
-    """Measures each size, and prints a table of all sizes with known figures."""
+    """Measures each size, and prints a table of all sizes that were measured."""
     flags = _flags()
     if flags.lengths:
         print(json.dumps(_planned_lengths(flags.lengths)))
@@ -59,7 +61,7 @@ def main() -> None:
     results_path = folder / "results.json"
     results = json.loads(results_path.read_text()) if results_path.exists() else {}
     settings = {name: getattr(flags, name) for name in ("vocab_size", "processes", "open_files")}
-    for pairs in flags.pairs.split(","):
+    for pairs in map(str, flags.pairs):  # keys of JSON
         if results.get(pairs, {}).get("flags", settings) != settings:
             raise SystemExit(
                 f"{results_path}: {pairs} pairs were measured with different flags; use a different --folder"
@@ -140,9 +142,9 @@ def _generate(folder: pathlib.Path, pairs: int) -> None:
 def _words(generator: np.random.Generator) -> np.ndarray:
     """Returns words that end with a space, and the same words with a line end, object [2 * words]."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
-    made = generator.integers(0, len(syllables), [_WORDS, 4])
-    parts = generator.integers(1, 5, _WORDS)
-    plain = ["".join(syllables[i] for i in word[:count]) for word, count in zip(made, parts, strict=True)]
+    choices = generator.integers(0, len(syllables), [_WORDS, 4])
+    counts = generator.integers(1, 5, _WORDS)
+    plain = ["".join(syllables[i] for i in word[:count]) for word, count in zip(choices, counts, strict=True)]
     return np.array([f"{word}{end}".encode() for end in " \n" for word in plain], object)
 
 
@@ -234,7 +236,7 @@ def _planned(data_dir: str) -> dict[str, float]:
     from t2t_keras.data.encoded import EncodedCorpus
     from t2t_keras.data.pipeline import training_dataset
 
-    before = _own_peak()
+    before = peak_bytes()
     started, used = time.perf_counter(), time.process_time()
     corpus = EncodedCorpus.open(data_dir, "train")
     plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, _TOKENS_PER_BATCH, seed=1)
@@ -242,7 +244,7 @@ def _planned(data_dir: str) -> dict[str, float]:
     plan = plans.plan(0)
     planned = time.perf_counter()
     processor = time.process_time() - used
-    planning_memory = _own_peak() - before
+    planning_memory = peak_bytes() - before
     batches = iter(training_dataset(corpus, plans, Position(), 1, [0]))
     next(batches)
     first = time.perf_counter()
@@ -253,7 +255,7 @@ def _planned(data_dir: str) -> dict[str, float]:
         "kept": len(corpus),
         "open_files": len(os.listdir("/proc/self/fd")),
         "open_files_allowed": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-        "peak_memory": _own_peak(),
+        "peak_memory": peak_bytes(),
         "opening": opened - started,
         "planning": planned - opened,
         "planning_memory": planning_memory,
@@ -276,7 +278,7 @@ def _planned_lengths(pairs: int) -> dict[str, float]:
         part = source[begin : begin + _GENERATED_PAIRS]
         part[:] = np.clip(generator.lognormal(3.2, 0.5, len(part)), 2, 256)
     target = source[::-1].copy()
-    before = _own_peak()
+    before = peak_bytes()
     started = time.perf_counter()
     plan = EpochPlans(source, target, _TOKENS_PER_BATCH, seed=1).plan(0)
     return {
@@ -284,12 +286,8 @@ def _planned_lengths(pairs: int) -> dict[str, float]:
         "pairs_of_the_plan": len(plan.order),
         "lengths": source.nbytes + target.nbytes,
         "planning": time.perf_counter() - started,
-        "planning_memory": _own_peak() - before,
+        "planning_memory": peak_bytes() - before,
     }
-
-
-def _own_peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _table(results: dict[str, dict[str, float]]) -> str:
@@ -327,7 +325,12 @@ def _open_files(text: str) -> list[list[int]]:
 
 def _flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", default="100000,1000000,10000000", help="numbers of pairs, separated by commas")
+    parser.add_argument(
+        "--pairs",
+        type=number(tuple[PositiveInt, ...]),
+        default=(100_000, 1_000_000, 10_000_000),
+        help="numbers of pairs, separated by commas",
+    )
     parser.add_argument("--folder", default="synthetic", help="folder for temporary files, and for the figures")
     parser.add_argument("--vocab_size", type=number(), default=37_000, help="entries of the vocabulary")
     parser.add_argument(

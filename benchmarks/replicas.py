@@ -2,9 +2,9 @@
 
     python -m benchmarks.replicas --data_dir=data/multi30k --preset=tiny --tokens_per_batch=4096
 
-All share the same cores, so that training would take equally long without a cost of distribution. One device computes
-two halves of its batch in parallel (see t2t_keras/training/devices/strategy.py), like two replicas. Each worker process
-has a share of the cores. Workers communicate through sockets of this machine.
+All of them share the same cores, and would take equally long if distribution cost nothing. One device computes two
+halves of its batch in parallel (see t2t_keras/training/devices/strategy.py), like two replicas. Each worker process has
+a share of the cores. Workers communicate through sockets of this machine.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 from benchmarks.turns import Worker, number, serve, take_turns
+from t2t_keras.values import PositiveInt
 
 WORKERS = " workers"  # suffix of an engine of several processes, after their number
 
@@ -29,15 +30,25 @@ def main() -> None:
     parser.add_argument("--tokens_per_batch", type=number(), default=4096, help="token budget of the global batch")
     parser.add_argument("--steps", type=number(), default=8, help="steps per turn")
     parser.add_argument("--rounds", type=number(), default=5)
-    parser.add_argument("--replicas", default="1,2,4,8", help="numbers of logical devices, separated by commas")
-    parser.add_argument("--workers", default="2,3", help="numbers of processes, separated by commas; may be empty")
+    parser.add_argument(
+        "--replicas",
+        type=number(tuple[PositiveInt, ...]),
+        default=(1, 2, 4, 8),
+        help="numbers of logical devices, separated by commas",
+    )
+    parser.add_argument(
+        "--workers",
+        type=number(tuple[PositiveInt, ...]),
+        default=(2, 3),
+        help="numbers of processes, separated by commas; may be empty",
+    )
     parser.add_argument("--output", help="JSON file for the numbers")
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.engine:
         run_engine(flags)
         return
-    names = flags.replicas.split(",") + [f"{count}{WORKERS}" for count in flags.workers.split(",") if count]
+    names = [*map(str, flags.replicas), *(f"{count}{WORKERS}" for count in flags.workers)]
     with tempfile.TemporaryDirectory() as folder:
         engines = []
         for name in names:
@@ -59,14 +70,14 @@ def report(engines: list[Worker], steps: int, output: str | None) -> None:
     print("|---|---|---|---|---|---|")
     for engine in engines:
         seconds, name = engine.median("seconds"), engine.name
-        what = name if name.endswith(WORKERS) else f"{name} logical device{'s' * (name != '1')}"
+        label = name if name.endswith(WORKERS) else f"{name} logical device{'s' * (name != '1')}"
         print(
-            f"| {what} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
-            f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.turns)} |"
+            f"| {label} | {seconds / steps * 1e3:,.0f} | {seconds / base.median('seconds'):.3f} "
+            f"| {engine.median('cpu_seconds') / steps:.2f} | {engine.median('loss'):.5f} | {len(engine.quiet_turns)} |"
         )
     if output:
         with open(output, "w") as file:
-            json.dump({engine.name: engine.turns or engine.noisy_turns for engine in engines}, file, indent=1)
+            json.dump({engine.name: engine.turns for engine in engines}, file, indent=1)
 
 
 def run_engine(flags: argparse.Namespace) -> None:
@@ -89,8 +100,8 @@ def run_engine(flags: argparse.Namespace) -> None:
         after = os.times()
         if not others:
             return result
-        own = after.user + after.system - before.user - before.system
-        return {**result, "cpu_seconds": own + sum(answer(other)["done"]["cpu_seconds"] for other in others)}
+        used = after.user + after.system - before.user - before.system
+        return {**result, "cpu_seconds": used + sum(answer(other)["done"]["cpu_seconds"] for other in others)}
 
     for other in others:
         answer(other)  # it is ready
@@ -144,8 +155,8 @@ def make_work(flags: argparse.Namespace):
     from t2t_keras.training.devices.workers import Workers
     from t2t_keras.training.step import TrainingStep
 
-    is_many = flags.engine.endswith(WORKERS)
-    strategy = make_strategy("multiworker") if is_many else make_strategy("cpu", int(flags.engine))
+    has_workers = flags.engine.endswith(WORKERS)
+    strategy = make_strategy("multiworker") if has_workers else make_strategy("cpu", int(flags.engine))
     data = PreparedData.open(flags.data_dir)
     corpus = data.split("train")
     settings = [f"train.tokens_per_batch={flags.tokens_per_batch}", f"model.vocab_size={data.tokenizer.vocab_size}"]

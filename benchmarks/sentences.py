@@ -49,14 +49,14 @@ def paragraphs(seed: int = 1) -> list[Paragraph]:
     for line in PATH.read_text(encoding="utf-8").splitlines():
         language, _, sentence = line.split("\t")
         by_language[language].append(sentence)
-    drawing = random.Random(seed)
-    made: list[Paragraph] = []
-    while sum(len(paragraph.begins) for paragraph in made) < _BOUNDARIES:
+    rng = random.Random(seed)
+    result: list[Paragraph] = []
+    while sum(len(paragraph.begins) for paragraph in result) < _BOUNDARIES:
         for language, sentences in by_language.items():
-            order = drawing.sample(sentences, len(sentences))
+            order = rng.sample(sentences, len(sentences))
             rows = (order[start : start + _TOGETHER] for start in range(0, len(order), _TOGETHER))
-            made += [_paragraph(language, f"|{blank_between(language)}".join(row)) for row in rows if len(row) > 1]
-    return made
+            result += [_paragraph(language, f"|{blank_between(language)}".join(row)) for row in rows if len(row) > 1]
+    return result
 
 
 def _paragraph(language: str, marked: str) -> Paragraph:

@@ -1,5 +1,5 @@
--- For wrk: every thread has one connection, posts one sentence after another and looks whether each answer is its own.
--- wrk ... -s serving.lua URL -- FILE, where FILE has a request's body and what its answer must hold, line by line.
+-- For wrk: each thread has one connection, sends one sentence after another, and checks each answer.
+-- wrk ... -s serving.lua URL -- FILE, where FILE has alternating lines: the body of a request and its expected answer.
 
 local threads = {}
 
@@ -16,7 +16,7 @@ function init(arguments)
     table.insert(expected, file:read("*l"))
   end
   file:close()
-  -- Each thread begins elsewhere, so that sentences of different lengths meet.
+  -- Each thread starts at a different sentence, so that batches mix sentences of different lengths.
   at = (number * 37) % #bodies
   right, wrong = 0, 0
 end

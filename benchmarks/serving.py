@@ -78,7 +78,7 @@ def write_requests(server: Served, sentences: Sequence[str], path: str) -> None:
 
 def take_turn(server: Served, clients: int, seconds: int, requests_path: str) -> Turn:
     """Runs a number of concurrent clients for one turn."""
-    busy, own = busy_seconds(), server.cpu_seconds
+    busy, used = busy_seconds(), server.cpu_seconds
     children = sum(os.times()[2:4])
     command = ["wrk", f"--threads={clients}", f"--connections={clients}", f"--duration={seconds}s", "--timeout=60s"]
     url = f"http://{server.rest}/v1/models/model:predict"
@@ -87,13 +87,13 @@ def take_turn(server: Served, clients: int, seconds: int, requests_path: str) ->
     if not results:
         raise RuntimeError(f"wrk failed: {done.stdout} {done.stderr}")
     numbers = json.loads(results[0].removeprefix("RESULT "))
-    ours = server.cpu_seconds - own + sum(os.times()[2:4]) - children
+    ours = server.cpu_seconds - used + sum(os.times()[2:4]) - children
     foreign = (busy_seconds() - busy - ours) / numbers["seconds"] / os.cpu_count()
     return Turn(**numbers, foreign=max(foreign, 0.0))
 
 
 class Contestant:
-    """A server, and requests with its answers to each of them alone.
+    """A server, and requests with its answers to each single request.
 
     Args:
         name: name in the table.
@@ -149,9 +149,9 @@ class Peer:
     def turn(self, clients: int) -> dict[str, float]:
         """Runs a turn: sentences one by one for a single client, otherwise in batches."""
         worker = self._workers["alone" if clients == 1 else "batches"]
-        worker.turns, worker.noisy_turns = [], []
+        worker.forget_turns()
         worker.turn(tries=1)  # as in the servers
-        return (worker.turns or worker.noisy_turns)[-1]
+        return worker.turns[-1]
 
     def close(self) -> None:
         """Stops both processes."""
@@ -193,7 +193,8 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
 
 def print_load(results: Mapping[int, Load]) -> None:
     """Prints medians and ranges for each number of clients, with ratios to CTranslate2 in the same round."""
-    print("| clients | what | sentences/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken |")
+    head = "sentences/s | of CTranslate2 | p50, ms | times CTranslate2 | p99, ms | wrong | broken"
+    print(f"| clients | server | {head} |")
     print("|---|---|---|---|---|---|---|---|---|")
     for clients, load in results.items():
         peer = {key: [turn[key] for turn in load.peer] for key in ("per_second", "p50")}

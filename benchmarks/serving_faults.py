@@ -40,20 +40,20 @@ def print_faults(export_dir: str, sentences: Sequence[str], folder: str) -> None
     print("| fault | answer | the server then |")
     print("|---|---|---|")
     with Served(copy, os.path.join(folder, "server.log"), "--poll_seconds=0.5") as server:
-        alone = Alone(server, sentences)
-        for name, fault in faults(server, alone, copy):
+        known = KnownAnswers(server, sentences)
+        for name, fault in faults(server, known, copy):
             answer, after = "none", "**does not answer**"
             with contextlib.suppress(OSError, http.client.HTTPException, RestError, grpc.RpcError):
                 answer = fault()
-                after = "answers as before" if alone.still_answers() else "**answers otherwise**"
-            print(f"| {name} | {answer} | {after if server.alive else '**is gone**'} |", flush=True)
+                after = "answers as before" if known.still_answers() else "**answers differently**"
+            print(f"| {name} | {answer} | {after if server.alive else '**has ended**'} |", flush=True)
             if not server.alive:
                 return
-        print(f"| SIGTERM under load | {stopped_under_load(server, alone)} | exit status {server.stop()} |")
+        print(f"| SIGTERM under load | {stopped_under_load(server, known)} | exit status {server.stop()} |")
 
 
-class Alone:
-    """Requests of several signatures, and the answers to each of them alone.
+class KnownAnswers:
+    """Requests of several signatures, and the answers to each single request.
 
     Args:
         server: the server, which gets one request after another.
@@ -78,7 +78,7 @@ class Alone:
         return same(ask_rest(self._server.rest, *self.requests[0]), self.answers[0])
 
 
-def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str, Callable[[], str]]]:
+def faults(server: Served, known: KnownAnswers, export_dir: str) -> Iterable[tuple[str, Callable[[], str]]]:
     """Yields the name of each fault with a function that causes it and returns the server's answer."""
     text = "A man is walking."
 
@@ -87,7 +87,7 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
 
     requests = {
         "malformed JSON": b'{"instances": ["A man',
-        "JSON that is no object": b"[1, 2]",
+        "JSON that is not an object": b"[1, 2]",
         "neither `instances` nor `inputs`": b"{}",
         "invalid UTF-8": b'{"instances": ["\xff\xfe"]}',
         "an empty list": body(instances=[]),
@@ -98,8 +98,8 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
         "inputs of different numbers of rows": body(
             signature_name="sample", inputs={"text": [text, text], "seed": [1]}
         ),
-        "an input that there is not": body(inputs={"words": [text]}),
-        "a signature that there is not": body(signature_name="other", inputs={"text": [text]}),
+        "an unknown input": body(inputs={"words": [text]}),
+        "an unknown signature": body(signature_name="other", inputs={"text": [text]}),
         "a sentence of 100,000 bytes": body(inputs={"text": ["a" * 100_000]}),
         "`align` of 255 short sentences and one of 3,000 bytes": body(
             signature_name="align", inputs={"text": ["a"] * 255 + ["word " * 600]}
@@ -112,21 +112,21 @@ def faults(server: Served, alone: Alone, export_dir: str) -> Iterable[tuple[str,
     }
     for name, content in requests.items():
         yield name, functools.partial(_answered, server, content)
-    yield "another model", lambda: _answered(server, body(instances=[text]), "/v1/models/other:predict")
+    yield "an unknown model", lambda: _answered(server, body(instances=[text]), "/v1/models/other:predict")
     yield "invalid UTF-8 through gRPC", lambda: _answered_grpc(server, {"text": [b"\xff\xfe"]})
     yield "a number for text through gRPC", lambda: _answered_grpc(server, {"text": [1]})
-    yield f"{_DISCONNECTS} clients that hang up in mid-request", lambda: hung_up(server, cut=True)
-    yield f"{_DISCONNECTS} clients that hang up before the answer", lambda: hung_up(server, cut=False)
+    yield f"{_DISCONNECTS} clients that disconnect during the request", lambda: hung_up(server, cut=True)
+    yield f"{_DISCONNECTS} clients that disconnect before the answer", lambda: hung_up(server, cut=False)
     yield "a version directory without a model", lambda: broken_version(server, export_dir, "2", [])
-    yield "a version half copied", lambda: broken_version(server, export_dir, "3", ["saved_model.pb"])
+    yield "an incomplete copy of a version", lambda: broken_version(server, export_dir, "3", ["saved_model.pb"])
     yield (
-        "a version whose graph is noise",
+        "a version with random bytes as its graph",
         lambda: broken_version(server, export_dir, "4", ["saved_model.pb"], noise=True),
     )
-    yield f"a new version under load of {_CLIENTS} clients", lambda: new_version(server, alone, export_dir)
+    yield f"a new version under load of {_CLIENTS} clients", lambda: new_version(server, known, export_dir)
     yield (
         f"{_MIXED_REQUESTS:,} mixed requests of {_CLIENTS} clients, REST and gRPC, four signatures",
-        lambda: mixed(server, alone, _MIXED_REQUESTS),
+        lambda: mixed(server, known, _MIXED_REQUESTS),
     )
 
 
@@ -176,23 +176,23 @@ def broken_version(server: Served, export_dir: str, version: str, files: list[st
 class Load(Clients):
     """Clients that send one request after another until they are stopped, and check every answer."""
 
-    def __init__(self, server: Served, alone: Alone) -> None:
-        self._server, self._alone = server, alone
+    def __init__(self, server: Served, known: KnownAnswers) -> None:
+        self._server, self._known = server, known
         self.outcomes: list[tuple[float, float, str]] = []  # start, end, outcome
         super().__init__(functools.partial(self._client, number) for number in range(_CLIENTS))
 
     def _client(self, number: int) -> None:
-        draw = random.Random(number)
+        rng = random.Random(number)
         while not self.over.is_set():
-            at = draw.randrange(len(self._alone.requests))
+            at = rng.randrange(len(self._known.requests))
             started = time.monotonic()
             outcome = self._outcome(at)
             self.outcomes.append((started, time.monotonic(), outcome))
 
     def _outcome(self, at: int) -> str:
         try:
-            answer = ask_rest(self._server.rest, *self._alone.requests[at])
-            return "right" if same(answer, self._alone.answers[at]) else "wrong"
+            answer = ask_rest(self._server.rest, *self._known.requests[at])
+            return "right" if same(answer, self._known.answers[at]) else "wrong"
         except RestError as error:
             return "refused" if error.args[0] == 503 else f"status {error.args[0]}"
         except ConnectionRefusedError:
@@ -201,9 +201,9 @@ class Load(Clients):
             return "broken"
 
 
-def new_version(server: Served, alone: Alone, export_dir: str) -> str:
+def new_version(server: Served, known: KnownAnswers, export_dir: str) -> str:
     """Adds the same model as a new version while clients send requests."""
-    with Load(server, alone) as load:
+    with Load(server, known) as load:
         temporary = os.path.join(export_dir, "copying")
         shutil.copytree(os.path.join(export_dir, "1"), temporary)
         os.rename(temporary, os.path.join(export_dir, "5"))
@@ -217,27 +217,27 @@ def new_version(server: Served, alone: Alone, export_dir: str) -> str:
     return f"version {served} after {duration:.1f} s; of {len(load.outcomes):,} requests {_counted(counts)}"
 
 
-def mixed(server: Served, alone: Alone, count: int) -> str:
-    """Sends requests of all kinds concurrently; each must get the same answer as alone."""
-    draw = random.Random(1)
-    order = [draw.randrange(len(alone.requests)) for _ in range(count)]
+def mixed(server: Served, known: KnownAnswers, count: int) -> str:
+    """Sends requests of all kinds concurrently; each must get the same answer as a single request."""
+    rng = random.Random(1)
+    order = [rng.randrange(len(known.requests)) for _ in range(count)]
     with contextlib.ExitStack() as stack:
         channel = stack.enter_context(grpc.insecure_channel(server.grpc))
         pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor(_CLIENTS))
 
         def ask(number: int) -> bool:
             at = order[number]
-            request = alone.requests[at]
+            request = known.requests[at]
             answer: Outputs = ask_grpc(channel, *request) if number % 2 else ask_rest(server.rest, *request)
-            return same(answer, alone.answers[at])
+            return same(answer, known.answers[at])
 
         right = sum(pool.map(ask, range(count)))
-    return f"{right:,} of {count:,} as when sent alone"
+    return f"{right:,} of {count:,} answers equal those to single requests"
 
 
-def stopped_under_load(server: Served, alone: Alone) -> str:
+def stopped_under_load(server: Served, known: KnownAnswers) -> str:
     """Stops the server under load; returns the outcomes of earlier requests and of those in flight."""
-    with Load(server, alone) as load:
+    with Load(server, known) as load:
         time.sleep(_STOP_AFTER)
         stopped_at = server.tell_to_stop()
         while server.alive:
@@ -251,4 +251,4 @@ def stopped_under_load(server: Served, alone: Alone) -> str:
 
 
 def _counted(counts: collections.Counter) -> str:
-    return ", ".join(f"{number:,} {what}" for what, number in counts.most_common()) or "none"
+    return ", ".join(f"{number:,} {outcome}" for outcome, number in counts.most_common()) or "none"

@@ -18,6 +18,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
+from benchmarks.turns import last_line
+
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _READY = re.compile(r"serving \S+ \(version .*\): REST at http://(\S+), gRPC at (\S+)")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -50,8 +52,8 @@ class Served:
         match = _READY.match(self._process.stdout.readline())
         if not match:
             self._process.wait()
-            lines = pathlib.Path(log_path).read_text(encoding="utf-8").strip().splitlines() or ["no output"]
-            raise RuntimeError(f"the server does not start: {lines[-1]}")  # the log may be deleted with its folder
+            line = last_line(pathlib.Path(log_path).read_text(encoding="utf-8"))
+            raise RuntimeError(f"the server does not start: {line}")  # the log may be deleted with its folder
         self.rest, self.grpc = match.groups()
         self.pid, self.log_path = self._process.pid, log_path
 
@@ -103,15 +105,15 @@ class RestError(Exception):
 
 def post(address: str, body: bytes, path: str = "/v1/models/model:predict", timeout: float = 60) -> tuple[int, Any]:
     """Sends a POST request on a new connection; returns the status and the JSON of the answer."""
-    return _asked(address, "POST", path, body, timeout)
+    return _request(address, "POST", path, body, timeout)
 
 
 def get(address: str, path: str) -> tuple[int, Any]:
     """Like `post`, for a GET request."""
-    return _asked(address, "GET", path, None, 60)
+    return _request(address, "GET", path, None, 60)
 
 
-def _asked(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, Any]:
+def _request(address: str, method: str, path: str, body: bytes | None, timeout: float) -> tuple[int, Any]:
     connection = http.client.HTTPConnection(address, timeout=timeout)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json", "Connection": "close"})

@@ -21,7 +21,8 @@ from typing import NamedTuple, TextIO
 
 from benchmarks.train_step import sizes_of, write_batches
 from benchmarks.transformer_preset import transformer_preset
-from benchmarks.turns import number
+from benchmarks.turns import last_line, number
+from t2t_keras.values import PositiveInt
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PEERS = ("keras_layers", "keras_hub")
@@ -65,7 +66,12 @@ def main() -> None:
     parser.add_argument("--data_dir", required=True, help="prepared data (launch.prepare_data)")
     parser.add_argument("--preset", default="tiny", help="sizes")
     parser.add_argument("--tokens_per_batch", type=number(), default=4096, help="token budget of the global batch")
-    parser.add_argument("--replicas", default="1,8", help="numbers of logical devices, separated by commas")
+    parser.add_argument(
+        "--replicas",
+        type=number(tuple[PositiveInt, ...]),
+        default=(1, 8),
+        help="numbers of logical devices, separated by commas",
+    )
     parser.add_argument("--other", default="", help="folder of a different checkout")
     parser.add_argument(
         "--peers", default=",".join(PEERS), help="engines of train_step.py, separated by commas; may be empty"
@@ -86,14 +92,14 @@ def main() -> None:
 def ours(flags: argparse.Namespace, folder: str) -> Iterator[Engine]:
     """Yields launch.train of this and of the other checkout for each number of replicas."""
     for checkout, words in ((ROOT, ""), (flags.other, ", other checkout")):
-        for replicas in flags.replicas.split(",") if checkout else ():
+        for replicas in flags.replicas if checkout else ():
             model_dir = os.path.join(folder, f"run_{replicas}_{'other' if words else 'this'}")
             settings = {"max_steps": 1000, "log_steps": 1, "steps_per_call": 1, "validation_sentences": 0}
             settings |= {"tokens_per_batch": flags.tokens_per_batch}
             command = [sys.executable, "-m", "launch.train", f"--data_dir={os.path.abspath(flags.data_dir)}"]
             command += [f"--model_dir={model_dir}", f"--preset={flags.preset}", "--strategy=cpu"]
             command += [f"--replicas={replicas}", *(f"--set=train.{key}={value}" for key, value in settings.items())]
-            name = f"launch.train, {replicas} replica{'s' * (replicas != '1')}{words}"
+            name = f"launch.train, {replicas} replica{'s' * (replicas != 1)}{words}"
             yield Engine(name, command, os.path.abspath(checkout), os.path.join(model_dir, "metrics.jsonl"))
 
 
@@ -136,7 +142,7 @@ def start(engine: Engine, log: TextIO) -> Start:
     _, _, usage = os.wait4(process.pid, 0)
     if not is_over:
         log.seek(0)
-        sys.exit(f"{engine.name}: {(log.read().strip().splitlines() or ['ended'])[-1]}")
+        sys.exit(f"{engine.name}: {last_line(log.read())}")
     return Start(seconds, usage.ru_utime + usage.ru_stime)
 
 

@@ -177,7 +177,7 @@ def report(workers: list[Worker], sizes: dict, batches: Batches, flops: float, o
             f"| {worker.name} | {rate:,.0f} | {ratio} | {share} | {seconds / batches.num_batches * 1e3:,.0f} "
             f"| {worker.median('cpu_seconds') / batches.num_batches:.2f} "
             f"| {worker.median('page_faults') / batches.num_batches:,.0f} | {worker.median('peak_gib'):.2f} "
-            f"| {worker.about['parameters']:,} | {len(worker.turns)} |"
+            f"| {worker.about['parameters']:,} | {len(worker.quiet_turns)} |"
         )
     if limits:
         print(f"\na large float32 product: {limits[0] / 1e9:,.0f} GFLOP/s")

@@ -20,7 +20,7 @@ def plain_sizes(model: TransformerConfig) -> dict[str, int]:
     sizes = {name: getattr(model, name) for name in ("d_model", "d_ff", "num_heads")}
     num_layers = model.num_encoder_layers
     plain = TransformerConfig(**sizes, num_encoder_layers=num_layers, num_decoder_layers=num_layers)
-    same = ("vocab_size", "dropout_rate", "norm_position")  # its position does not change the time
+    same = ("vocab_size", "dropout_rate", "norm_position")  # the position of norms does not change the time
     plain = dataclasses.replace(plain, **{name: getattr(model, name) for name in same})
     others = [name for name, value in dataclasses.asdict(plain).items() if getattr(model, name) != value]
     if others:

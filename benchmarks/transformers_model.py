@@ -18,7 +18,7 @@ _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output":
 
 
 class Positions(torch.nn.Module):
-    """A table of positions that counts from 0, whatever the first token is."""
+    """A table of positions that counts from 0, regardless of the first token."""
 
     def __init__(self, table: np.ndarray) -> None:
         super().__init__()

@@ -5,6 +5,7 @@ processes use little of the machine.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from t2t_keras.errors import InputError
+from t2t_keras.machine.peak_memory import peak_bytes
 from t2t_keras.values import PositiveInt, parsed
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -35,28 +37,32 @@ def serve(work: Callable[[], dict[str, Any]], about: dict[str, Any]) -> None:
             "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - cpu,
             "page_faults": _page_faults() - faults,
-            "peak_gib": _peak_gib(),
+            "peak_gib": peak_bytes() / 2**30,
         }
         print(json.dumps({"done": {**numbers, **result}}), flush=True)
 
 
 class Worker:
-    """The process of an engine, as the driver sees it."""
+    """Starts the process of an engine, and waits until it is ready.
+
+    Args:
+        name: name of the engine.
+        command: command that starts it.
+        log_path: file for its standard error.
+        variables: environment variables in addition to those of this process.
+
+    Attributes:
+        about: what the engine reported about itself, or None if it did not start.
+        failure: last line of the log if the engine did not start, else "".
+        quiet_turns: numbers of each turn in which other processes used little of the machine.
+        noisy_turns: numbers of all other turns.
+    """
 
     def __init__(
         self, name: str, command: list[str], log_path: str, variables: Mapping[str, str] | None = None
     ) -> None:
-        """Starts the engine and waits until it is ready; `failure` is the end of its log if it is not.
-
-        Args:
-            name: name of the engine.
-            command: command that starts it.
-            log_path: file for its standard error.
-            variables: environment variables in addition to those of this process.
-        """
         self.name, self._log_path = name, log_path
-        self.turns: list[dict[str, Any]] = []
-        self.noisy_turns: list[dict[str, Any]] = []
+        self.forget_turns()
         with open(log_path, "w") as log:
             self._process = subprocess.Popen(
                 command,
@@ -69,38 +75,47 @@ class Worker:
         assert self._process.stdin and self._process.stdout
         self._orders, self._answers = self._process.stdin, self._process.stdout
         self.about: Any = (self._answer() or {}).get("ready")
-        self.failure = ""
-        if self.about is None:
-            self.failure = self._last_words()
+        self.failure = self._last_line() if self.about is None else ""
 
     def turn(self, tries: int = _TRIES) -> None:
         """Requests the work, and repeats it until the machine was quiet, at most `tries` times."""
         for _ in range(tries):
             before, started = busy_seconds(), time.perf_counter()
-            self._orders.write("go\n")
-            self._orders.flush()
+            with contextlib.suppress(BrokenPipeError):  # of a process that died since its last turn
+                self._orders.write("go\n")
+                self._orders.flush()
             done = (self._answer() or {}).get("done")
             if done is None:
-                raise RuntimeError(f"{self.name} died: {self._last_words()}")
+                raise RuntimeError(f"{self.name} died: {self._last_line()}")
             wall = time.perf_counter() - started
             foreign = (busy_seconds() - before - done["cpu_seconds"]) / wall / os.cpu_count()
             if foreign < _FOREIGN_LIMIT:
-                self.turns.append(done)
+                self.quiet_turns.append(done)
                 return
             self.noisy_turns.append(done)
 
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """The turns that count: the quiet ones or, if there are none, the noisy ones."""
+        return self.quiet_turns or self.noisy_turns
+
+    def forget_turns(self) -> None:
+        """Discards the numbers of all turns so far."""
+        self.quiet_turns: list[dict[str, Any]] = []
+        self.noisy_turns: list[dict[str, Any]] = []
+
     def median(self, key: str) -> float:
-        """Returns the median over the quiet turns, or over all turns if there is none."""
-        return statistics.median(turn[key] for turn in self.turns or self.noisy_turns)
+        """Returns the median of a number over `turns`."""
+        return statistics.median(turn[key] for turn in self.turns)
 
     def close(self) -> None:
         """Ends the process."""
         self._orders.close()
         self._process.wait()
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         with open(self._log_path) as log:
-            return (log.read().strip().splitlines() or ["no output"])[-1]
+            return last_line(log.read())
 
     def _answer(self) -> dict[str, Any] | None:
         while line := self._answers.readline():
@@ -113,25 +128,29 @@ def take_turns(workers: list[Worker], rounds: int, tries: int = _TRIES) -> None:
     """Runs a warm-up round and then `rounds` rounds, in which each worker has at most `tries` tries of a turn.
 
     Each round begins with the next worker, so that no worker always follows the same one.
+
+    Raises:
+        SystemExit: there are no workers.
     """
+    if not workers:
+        raise SystemExit("none of the engines can run")
     for round_number in range(rounds + 1):
         first = round_number % len(workers)
         for worker in workers[first:] + workers[:first]:
             worker.turn(tries if round_number else 1)
             if round_number == 0:
-                worker.turns, worker.noisy_turns = [], []
+                worker.forget_turns()
         print(f"round {round_number} of {rounds} done", file=sys.stderr, flush=True)
+
+
+def last_line(text: str) -> str:
+    """Returns the last line of a log that is not blank, which usually names the error."""
+    return (text.strip().splitlines() or ["no output"])[-1]
 
 
 def _page_faults() -> int:
     """Returns the number of pages that were mapped without reading a file."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-def _peak_gib() -> float:
-    """Returns the peak resident memory of this process; `ru_maxrss` would include that of its parent."""
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) / 2**20
 
 
 def busy_seconds() -> float:

@@ -1,4 +1,4 @@
-"""Draws the attention behind a translation, as the figures of "Attention Is All You Need" do.
+"""Plots the attention weights of a translation, like the figures of "Attention Is All You Need".
 
 Without --target, the model first translates the sentence. If --output is a folder, the program writes two pictures for
 each kind of attention: a heat map of every layer and head, and the lines from word to word for the heads of one layer.
@@ -43,7 +43,7 @@ _KINDS = tuple(_FULL_NAMES)
 _STYLES = ("maps", "lines")
 _FORMATS = ("png", "svg")
 
-_SOURCE = flags.DEFINE_string("source", None, "The text of a sentence.", required=True)
+_SOURCE = flags.DEFINE_string("source", None, "A sentence in the source language.", required=True)
 _TARGET = flags.DEFINE_string("target", None, "A translation of the sentence; default: the model's translation.")
 _OUTPUT = DEFINE_path("output", None, "A folder; or, for one picture, a .png or .svg file.", ANY, required=True)
 _KIND = flags.DEFINE_multi_enum("kind", [], _KINDS, "The kind of attention; default: all kinds of the model.")
@@ -64,7 +64,7 @@ class Picture(NamedTuple):
 
 
 def main(argv: list[str]) -> None:
-    """Draws the pictures that the flags select."""
+    """Draws and saves the pictures that the flags select."""
     if not _SOURCE.value.strip():
         raise InputError("--source is blank")
     if _QUERY.value is not None and "maps" in _STYLE.value:
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> None:
     from t2t_keras.models.contract import attention_views
     from t2t_keras.pictures.saving import missing_characters, save
 
-    attention_views(translator.model)  # raises if it has none
+    attention_views(translator.model)  # raises if the model does not offer its attention
     explanation = _explain(translator)
     views = _views(explanation)
     pictures = [picture for kind, view in views.items() for picture in _pictures(kind, view)]
@@ -126,7 +126,7 @@ def _views(explanation: "Explanation") -> "dict[Kind, View]":
 
 
 def _pictures(kind: "Kind", view: "View") -> list[Picture]:
-    from t2t_keras.pictures.attention import heat_maps, lines
+    from t2t_keras.pictures.attention import draw_heat_maps, draw_lines
 
     num_layers, num_heads = view.weights.shape[:2]
     styles = _STYLE.value or (_STYLES if _QUERY.value is None else ("lines",))
@@ -149,7 +149,7 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
         head_weights = weights[[number - 1 for number in numbers]]
         rows = [f"layer {number}" for number in numbers]
         name = f"{kind}_maps{'' if layer is None else f'_layer{layer}'}{suffix}"
-        figure = heat_maps(head_weights, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
+        figure = draw_heat_maps(head_weights, *tokens, row_names=rows, column_names=names, title=_FULL_NAMES[kind])
         pictures.append(Picture(name, figure))
     if "lines" in styles:
         number = layer or max(num_layers - 1, 1)
@@ -157,7 +157,7 @@ def _pictures(kind: "Kind", view: "View") -> list[Picture]:
         title = f"{_FULL_NAMES[kind]}, layer {number} of {num_layers}"
         mean_color = num_heads if len(heads) > 1 else 0
         colors = [mean_color if head == "mean" else int(head) - 1 for head in heads]
-        figure = lines(weights[number - 1], *tokens, names=names, colors=colors, only=query_places, title=title)
+        figure = draw_lines(weights[number - 1], *tokens, names=names, colors=colors, only=query_places, title=title)
         pictures.append(Picture(f"{kind}_lines_layer{number}{suffix}", figure))
     return pictures
 

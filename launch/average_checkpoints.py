@@ -85,20 +85,20 @@ def _select(run: Run, config: Config) -> tuple[list[checkpoints.Checkpoint], str
 
 
 def _paths_of(run: Run, names: list[str]) -> list[pathlib.Path]:
-    """Returns the checkpoints with these names; one with several names, such as "best" and its step, counts once."""
+    """Returns the checkpoints with these names; one with two names, such as "best" and its step, counts once."""
     paths: dict[pathlib.Path, pathlib.Path] = {}
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"--checkpoints={','.join(names)}: {name} is given twice")
         path = checkpoints.resolve(run.checkpoints_path, name)
         if path.resolve() in paths:
-            program.warn(f"warning: {name} is {path.name}, which is also named; it counts once")
+            program.warn(f"warning: --checkpoints names {path.name} again as {name}; it counts once")
         paths.setdefault(path.resolve(), path)
     return list(paths.values())
 
 
 def _check_fits(run: Run, config: Config, path: pathlib.Path) -> None:
-    """Refuses a checkpoint of a run with other settings or a different vocabulary: equal shapes do not suffice."""
+    """Raises InputError for a checkpoint of a run with different settings or a different vocabulary."""
     other = Run(path.resolve().parent.parent)
     if not other.exists:
         return
@@ -122,7 +122,7 @@ def _warn_about_close_steps(run: Run, config: Config, selection: list[checkpoint
         places = ", ".join(f"{first} and {second}" for first, second in pairs)
         program.warn(
             f"warning: steps {places} are closer together than {reason}, because a signal or the end of training saves "
-            "an extra checkpoint; this biases the average; to choose others, give --checkpoints"
+            "an extra checkpoint; this biases the average; to choose different ones, give --checkpoints"
         )
 
 

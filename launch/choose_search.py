@@ -1,6 +1,6 @@
 """Chooses the average of checkpoints, the beam and the length penalty of a run on its validation set, and stores them.
 
-The program first compares averages of the newest checkpoints with the weights that the run has, with the run's search
+The program first compares averages of the newest checkpoints with the run's current weights, using the run's search
 settings. With the best weights, it then compares the combinations of beams and length penalties. It prints a table, and
 writes the best settings to the run's config.json, so that all programs use them by default.
 
@@ -88,7 +88,7 @@ def _line(trial: "Trial") -> str:
 
 
 def _penalty(text: str) -> Mapping[str, Any]:
-    """Returns the decoding settings that a value of --length_penalties means."""
+    """Returns the decoding settings for a value of --length_penalties."""
     if text in _NORMALIZATIONS and text != "gnmt":
         return {"length_normalization": text}
     if not re.search(r"\d", text):

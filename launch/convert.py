@@ -26,8 +26,8 @@ from .flag_types import ANY, NEW_FOLDER, DEFINE_path
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
 
-_FROM = flags.DEFINE_enum("from", None, READERS, "The project whose format --input has.")
-_TO = flags.DEFINE_enum("to", None, WRITERS, "The project whose format --output gets.")
+_FROM = flags.DEFINE_enum("from", None, READERS, "The project whose format --input is in.")
+_TO = flags.DEFINE_enum("to", None, WRITERS, "The project whose format --output is written in.")
 _INPUT = flags.DEFINE_string("input", None, "With --from: the folder of the model; hf://OWNER/NAME is downloaded.")
 _OUTPUT = DEFINE_path("output", None, "With --to: a new folder to write.", NEW_FOLDER)
 _MODEL_DIR = DEFINE_path("model_dir", None, "The run's directory; with --from, a new one.", ANY, required=True)
@@ -44,12 +44,12 @@ def main(argv: list[str]) -> None:
     """Converts in the direction that the flags select."""
     if bool(_FROM.value) == bool(_TO.value):
         raise InputError("give either --from or --to")
-    for flag, value in (("from", _INPUT), ("to", _OUTPUT)):
-        if flags.FLAGS[flag].value and not value.value:
-            raise InputError(f"--{flag} requires --{value.name}")
-    for holder in _ONLY_OUT if _FROM.value else _ONLY_IN:
-        if holder.present:
-            raise InputError(f"--{holder.name} cannot be combined with --{'from' if _FROM.value else 'to'}")
+    for direction, folder in ((_FROM, _INPUT), (_TO, _OUTPUT)):
+        if direction.value and not folder.value:
+            raise InputError(f"--{direction.name} requires --{folder.name}")
+    for flag in _ONLY_OUT if _FROM.value else _ONLY_IN:
+        if flag.present:
+            raise InputError(f"--{flag.name} cannot be combined with --{'from' if _FROM.value else 'to'}")
     if _FROM.value:
         _import()
     else:
@@ -60,12 +60,12 @@ def _import() -> None:
     languages = {"source_language": _SOURCE_LANGUAGE.value, "target_language": _TARGET_LANGUAGE.value}
     overrides = {name: value for name, value in languages.items() if value}
     folder = local_folder(os.path.expanduser(_INPUT.value))
-    from t2t_keras.formats.portable_model import check_whole
+    from t2t_keras.formats.portable_model import check_model
 
     model = READERS[_FROM.value](folder, overrides)
     config = dataclasses.replace(model.config, data=dataclasses.replace(model.config.data, **overrides))
     model = dataclasses.replace(model, config=config)
-    check_whole(_INPUT.value, model)
+    check_model(_INPUT.value, model)
     origin = {"format": _FROM.value, "input": _INPUT.value}
     with new_folder(_MODEL_DIR.value) as folder:
         run = Run(folder)

@@ -27,7 +27,7 @@ _VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; defa
 _SET = flags.DEFINE_multi_string("set", [], "section.field=value.")
 _LENGTH = DEFINE_number("length", 32, "Tokens per sentence, for the cost of attention.", PositiveInt)
 _DEVICES = DEFINE_number("devices", 0, "Number of devices; adds the cost of training on them.", NonNegativeInt)
-_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "The kind of the devices; other flags override single numbers.")
+_DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "The kind of the devices; other flags override individual values.")
 _UTILISATION = DEFINE_number("utilisation", USUAL_UTILISATION, "The share of the peak that training reaches.", Share)
 _PEAK_TFLOPS = DEFINE_number("peak_tflops", None, "The peak of a device, in TFLOP/s.", PositiveFloat)
 _LINK_GBYTES = DEFINE_number("link_gbytes", None, "The rate at which a device sends, in GB/s.", PositiveFloat)

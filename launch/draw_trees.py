@@ -1,4 +1,4 @@
-"""Draws constituency trees, each in an SVG file, without TensorFlow.
+"""Draws each constituency tree of a file as an SVG file, without TensorFlow.
 
 Example:
     python -m launch.translate --model_dir=runs/parser --input=sentences.txt --output=sentences.mrg

@@ -187,7 +187,7 @@ def _settings(translator: "Translator", language: str) -> dict[str, Any]:
         "excluded": translator.settings.excluded,
         "engine": engine_flags.ENGINE.value,
         "compute_type": engine_flags.COMPUTE_TYPE.value,
-        "split": _SPLIT.value,
+        "data_split": _SPLIT.value,  # "split" is a setting of the search
         "data_dir": _DATA_DIR.value and remote.origin(_DATA_DIR.value),
         "source": _SOURCE.value,
         "reference": _REFERENCE.value,

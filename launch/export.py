@@ -83,8 +83,9 @@ def _select_checkpoints(run: Run) -> list[pathlib.Path]:
         return [checkpoints.resolve(run.checkpoints_path, model_flags.CHECKPOINT.value)]
     paths = checkpoints.newest_paths(run.checkpoints_path, _AVERAGE_LAST.value)
     if len(paths) < _AVERAGE_LAST.value:
-        has = f"{run.checkpoints_path} has only {len(paths)} checkpoints"
-        raise InputError(f"--average_last={_AVERAGE_LAST.value}: {has}")
+        raise InputError(
+            f"--average_last={_AVERAGE_LAST.value}: {run.checkpoints_path} has only {len(paths)} checkpoints"
+        )
     return paths
 
 

@@ -1,4 +1,4 @@
-"""Makes a served model from two text files: chooses settings, prepares, trains, scores, exports and describes it.
+"""Trains a model on two text files: chooses settings, prepares the text, trains, scores and exports the model.
 
 Line n of one file is the translation of line n of the other. Files such as .tsv, .tmx and .xliff have both sides. After
 an interruption, run the same command to resume. To train longer, give more --minutes.
@@ -26,7 +26,7 @@ from t2t_keras.data.cleaning import REASONS
 from t2t_keras.data.held_out import TextSurvey
 from t2t_keras.data.sources import corpora
 from t2t_keras.errors import InputError
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, settings_applied, table
+from t2t_keras.fitting.fit_steps import FitSteps, Places, apply_choices, format_choices, missing_for_serving
 from t2t_keras.fitting.model_card import commands, write_card
 from t2t_keras.machine.locking import locked
 from t2t_keras.machine.processor import num_cores
@@ -68,7 +68,7 @@ _LICENCE = flags.DEFINE_string("licence", "", "Licence of the text, for the mode
 _DOWNLOAD_DIR = DEFINE_path("download_dir", "downloads", "Folder for downloads; existing files are reused.", NEW_FOLDER)
 
 _SAVING = "train.checkpoint_minutes"  # has little influence on the model
-_RECENT = 0.75  # share of all updates; a validation loss that was lowest before is no longer falling
+_RECENT = 0.75  # share of all updates; if the validation loss was lowest earlier, it is no longer falling
 
 
 def main(argv: list[str]) -> None:
@@ -80,9 +80,9 @@ def main(argv: list[str]) -> None:
     task(config.task).check([], ScoringSettings(config.target_language))
     places = Places(output / "data", output / "run", _export_dir(output))
     steps = FitSteps(places, program.say)
-    _check_free(output, steps)
+    _check_contents(output, steps)
     with locked(output, verb="fit a model", participle="fitted", flag="--output"):
-        steps = FitSteps(places, program.say)  # as the process that held the lock before left it
+        steps = FitSteps(places, program.say)  # reads the record again, which another process may have changed
         corpus = corpora.of_config(config, _DOWNLOAD_DIR.value, paths, program.say)
         if _HELD_OUT_PAIRS.value is not None and {"valid", "test"} <= corpus.splits.keys():
             raise InputError(f"--held_out_pairs: --corpus={_CORPUS.value} has its own sets; omit the flag")
@@ -108,7 +108,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
         program.say(_advice(steps))
         return
     program.title("1. Text and choices")
-    program.say(table(steps.choices))
+    program.say(format_choices(steps.choices))
     if other_choices := _other_choices(steps):
         program.say(
             f"started with a different --minutes; with {_MINUTES.value:g}, a new --output would choose {other_choices}"
@@ -125,7 +125,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     outcome = steps.train(_MINUTES.value, counts_preparing=True)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
-    steps.keep_better()
+    steps.choose_weights()
     program.title("3. Scores")
     steps.score()
     for kind, rows in steps.record["examples"].items():
@@ -144,7 +144,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
 
 
 def _text() -> tuple[DataConfig, list[dict[str, corpora.Paths]]]:
-    """Returns the corpus with its languages, and its files."""
+    """Returns the settings of the data, and the files of the corpus."""
     source, target = _SOURCE.value, _TARGET.value
     languages = [_SOURCE_LANGUAGE.value, _TARGET_LANGUAGE.value]
     if _CORPUS.value != "files":
@@ -197,16 +197,16 @@ def _choices_of_flags() -> list[Choice]:
     return choices
 
 
-def _check_free(output: pathlib.Path, steps: FitSteps) -> None:
-    """Refuses a folder with other contents."""
+def _check_contents(output: pathlib.Path, steps: FitSteps) -> None:
+    """Raises InputError if the folder has contents that this program did not write."""
     if steps.record["asked"] is not None or not output.exists():
         return
-    if foreign := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
-        raise InputError(f"--output={output} contains {foreign[0]}, which launch.fit did not write; give a new folder")
+    if others := sorted(entry.name for entry in output.iterdir() if entry.name not in (".lock", "run")):
+        raise InputError(f"--output={output} contains {others[0]}, which launch.fit did not write; give a new folder")
 
 
 def _export_dir(output: pathlib.Path) -> pathlib.Path:
-    """Returns the model's folder, whose name is the name that the output had at the first export."""
+    """Returns the model's folder, which has the name that --output had at the first export."""
     exported = sorted((output / "serving").glob("[!.]*"))
     return exported[0] if exported else output / "serving" / pathlib.Path(os.path.abspath(output)).name
 
@@ -222,7 +222,7 @@ def _choose(steps: FitSteps, survey: TextSurvey, overrides: Sequence[Choice]) ->
     """Returns the choices as JSON values; raises InputError if the flags conflict with the other choices."""
     with steps.preparing():
         program.say("reading the text; its size determines the choices")
-        choices = steps.chosen(survey.pairs, _MINUTES.value, overrides=overrides)
+        choices = steps.choose(survey.pairs, _MINUTES.value, overrides=overrides)
     return [vars(each) for each in choices]
 
 
@@ -231,11 +231,11 @@ def _other_choices(steps: FitSteps) -> str:
     if (pairs := steps.record["pairs"]) is None:
         return ""
     overrides = [choice for choice in steps.choices if choice.reason == fit_rules.GIVEN]
-    new_choices = steps.chosen(pairs, _MINUTES.value, overrides=overrides)
+    new_choices = steps.choose(pairs, _MINUTES.value, overrides=overrides)
     names = [next(each.value for each in choices if each.name == "preset") for choices in (steps.choices, new_choices)]
     if names[0] != names[1]:
         return f"preset: {' -> '.join(names)}"
-    old, new = settings_applied(steps.choices), settings_applied(new_choices)
+    old, new = apply_choices(steps.choices), apply_choices(new_choices)
     return ", ".join(each for each in configuration.differences(old, new) if not each.startswith(_SAVING))
 
 

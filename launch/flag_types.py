@@ -1,4 +1,4 @@
-"""Flags of numbers and paths: the only ones that the programs define, so that all of them are checked alike.
+"""Flags of numbers and paths. All programs define such flags with these functions, so that all are checked alike.
 
 A number is checked when it is parsed. A path is checked after all flags are parsed, by `program`.
 """
@@ -17,7 +17,7 @@ flags.disclaim_key_flags()  # they belong to the calling module
 
 
 class PathKind(enum.Enum):
-    """The role of a path, which decides what is valid."""
+    """The role of a path, which determines the valid paths."""
 
     FILE = "an existing file, or a device or pipe"
     FOLDER = "an existing folder"

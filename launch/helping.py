@@ -38,10 +38,11 @@ def text(module: ModuleType, called: str) -> str:
     module_flags = sorted(
         flags.FLAGS.get_key_flags_for_module(module), key=lambda flag: (not is_required(flag), flag.name)
     )
-    searches = any(flag.name == "beam_size" for flag in module_flags)  # others have flags of the same names
-    searching = _search_settings() if searches else set()
+    # Programs without a search have flags of the same names.
+    has_search = any(flag.name == "beam_size" for flag in module_flags)
+    search_names = _search_settings() if has_search else set()
     for flag in module_flags:
-        group = _PATHS if "path" in flag.flag_type() else _SEARCH if flag.name in searching else _OTHERS
+        group = _PATHS if "path" in flag.flag_type() else _SEARCH if flag.name in search_names else _OTHERS
         sections[group].append(_entry(*_describe(flag)))
     sections[_EVERY] = [_entry(*each) for each in _COMMON_FLAGS]
     section_texts = [f"{group}:\n{chr(10).join(entries)}" for group, entries in sections.items() if entries]
@@ -67,7 +68,7 @@ def _describe(flag: flags.Flag) -> tuple[str, str]:
         form = f"--{flag.name}{_FORMS.get(kind.removeprefix('multi '), '=TEXT')}"
     words = _ABSL_NOTES.sub("", " ".join((flag.help or "").split()))
     if kind.startswith("multi") and "times" not in words:
-        words += " Any number of times."
+        words += " May be given several times."
     if is_required(flag):
         words += " (required)"
     default = ",".join(map(str, flag.default)) if isinstance(flag.default, list | tuple) else flag.default
@@ -80,7 +81,7 @@ def is_required(flag: flags.Flag) -> bool:
 
 
 def _entry(form: str, words: str) -> str:
-    """Formats a flag with its description beside it, or below it if the flag is long."""
+    """Formats a flag with its description on the same line, or below the flag if it is long."""
     lines = textwrap.wrap(words, _WIDTH - _INDENT, break_on_hyphens=False) or [""]
     if len(form) > _INDENT - 4:
         lines = ["", *lines]
@@ -91,7 +92,7 @@ def _entry(form: str, words: str) -> str:
 def as_typed(words: str, called: str) -> str:
     """Replaces the names of programs in a text by the form that the user typed.
 
-    An installed package is also replaced by its name.
+    For an installed package, "pip install '.[EXTRA]'" also becomes "pip install 't2t_keras[EXTRA]'".
 
     Args:
         words: text with programs in the form `python -m launch.NAME`.

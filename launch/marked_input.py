@@ -1,6 +1,7 @@
 """Translates lines of text with markup into a file."""
 
 import itertools
+import re
 from collections.abc import Collection, Iterable
 from typing import IO, TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from .term_report import TermReport
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
 
+# The encoding that a document declares.
+_DECLARATION = re.compile(r"""<(?:\?xml|meta)\s[^<>]*?\b(?:encoding|charset)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
+
 
 def write_marked(
     translator: "Translator",
@@ -27,7 +31,8 @@ def write_marked(
 ) -> int:
     """Writes the translation of an HTML or XML document, or of lines with placeholders.
 
-    All lines of the output end like the first line of the input. A byte order mark is dropped.
+    All lines of the output end like the first line of the input. A byte order mark is dropped. The output is UTF-8, or
+    ASCII with character references if the input is ASCII and declares a different encoding.
 
     Args:
         translator: the translator.
@@ -48,10 +53,10 @@ def write_marked(
     lines = enumerate(raw_lines, start=1)
     size = chunk_lines if markup == "placeholders" else None
     while chunk := list(itertools.islice(lines, size)):
-        newline = newline or ("\r\n" if chunk[0][1].endswith(b"\r\n") else "\n")
+        newline = newline or _line_end(chunk[0][1]) or "\n"
         texts = [_decode(raw, number, name) for number, raw in chunk]
         if markup != "placeholders":
-            texts = ["\n".join(texts) + ("\n" if chunk[-1][1].endswith(b"\n") else "")]
+            texts = ["".join(texts)]
         documents = [MarkedDocument.parsed(text, markup, name, attributes) for text in texts]
         results, translations = translate_marked(translator, documents)
         for (number, _), document, segment_translations in zip(chunk, documents, translations, strict=False):
@@ -61,14 +66,27 @@ def write_marked(
                 num_cut += translation.is_cut
                 if not translation.exists:
                     program.warn(f"warning: {name}, line {line}: no translation was found; the text is unchanged")
-        end = "\n" if markup == "placeholders" else ""
-        output.write("".join(result + end for result in results).replace("\n", newline).encode("utf-8"))
+        encoding = "utf-8" if markup == "placeholders" else _output_encoding(texts[0])
+        output.write("".join(results).replace("\n", newline).encode(encoding, "xmlcharrefreplace"))
         output.flush()
     if translator.settings.glossary is not None:
         report.print()
     return num_cut
 
 
+def _output_encoding(document: str) -> str:
+    """Returns the encoding of the translation of a document, in agreement with the declaration of the document."""
+    match = _DECLARATION.search(document) if document.isascii() else None
+    return "ascii" if match and match[1].lower() not in ("utf-8", "utf8") else "utf-8"
+
+
+def _line_end(raw: bytes) -> str:
+    """Returns the line end of a line; "" for a last line without one."""
+    return next((end for end in ("\r\n", "\n", "\r") if raw.endswith(end.encode())), "")
+
+
 def _decode(raw: bytes, number: int, name: str) -> str:
+    """Decodes a line, whose line end becomes a line feed."""
     with named(f"{name}, line {number}"):
-        return decoded_line(without_byte_order_mark(raw) if number == 1 else raw)
+        line = decoded_line(without_byte_order_mark(raw) if number == 1 else raw)
+    return f"{line}\n" if _line_end(raw) else line

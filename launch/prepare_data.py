@@ -159,9 +159,9 @@ def _table(data: PreparedData) -> str:
         cells = "".join(f"{'-' if number is None else format(number, ','):>14}" for number in numbers)
         lines.append(f"{meaning:<{width}}{cells}")
     if limit := data.output_limit:
-        lines.append("limit of an output: {max_length_factor:g} x source + {max_length_offset} tokens".format(**limit))
+        lines.append("output limit: {max_length_factor:g} x source + {max_length_offset} tokens".format(**limit))
     if task(data.config.task).has_sentences:
-        lines.append(f"translated at a time: {data.split_by}")
+        lines.append(f"unit of translation: {data.split_by}")
     return "\n".join(lines)
 
 

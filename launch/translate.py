@@ -124,11 +124,12 @@ def main(argv: list[str]) -> None:
         report.print()
 
 
-def _refuse_options_of_lines(what: str) -> None:
+def _refuse_options_of_lines(subject: str) -> None:
+    """Refuses flags that apply only to lines of text, with a message that names a format or a flag."""
     formats = {"json": _JSON, "json_input": _JSON_INPUT}
     names = [name for name, flag in formats.items() if flag.value] + (["num_best"] if _NUM_BEST.value > 1 else [])
     if names or _ON_ERROR.value == "skip":
-        raise InputError(f"{what} cannot be combined with --{(names or ['on_error=skip'])[0]}")
+        raise InputError(f"{subject} cannot be combined with --{(names or ['on_error=skip'])[0]}")
 
 
 def _translate_file(suffix: str) -> None:

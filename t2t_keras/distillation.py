@@ -5,9 +5,9 @@ Distillation"). Translations of the targets give back-translated text (Sennrich 
 Translation Models with Monolingual Data"). Data diversification (Nguyen et al. 2020, "Data Diversification: A Simple
 Strategy For Neural Machine Translation") trains on the original text and on both kinds of translations.
 
-The text is translated in chunks. The outputs grow under temporary names, and `progress.json`, in a folder beside the
+The text is translated in chunks. The outputs grow under temporary names, and `progress.json`, in a folder next to the
 output of the targets, records how many bytes of them are complete. After an interruption at any point, the outputs are
-cut to these bytes. The chunks begin at the same lines as in an uninterrupted run, so that the batches are the same too.
+truncated to this size. The chunks begin at the same lines as in an uninterrupted run, so the batches are the same too.
 """
 
 import contextlib
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 Direction = Literal["forward", "back"]
 Choice = Literal["best", "nearest"]
 
-# Pairs that are translated together: enough batches for many cores. An interruption may lose as many.
+# Number of pairs that are translated together: enough for many cores. An interruption may lose that many.
 CHUNK_LINES = 5000
 
-# Lines of the references that decide whether these are Chinese, Japanese or Korean.
+# Number of reference lines from which the language is detected if it is Chinese, Japanese or Korean.
 _LINES_OF_LANGUAGE = 1000
 
 
@@ -93,22 +93,22 @@ def distil(
     report: Callable[[str], None] = print,
     on_progress: Callable[[int, int], None] = lambda done, pairs: None,
 ) -> int:
-    """Translates the text, or continues after an interruption; does nothing if the outputs are complete.
+    """Translates the text, or resumes after an interruption; does nothing if the outputs are complete.
 
     A blank line has a blank translation. The translation of a line is also blank if the search finds none.
 
     Args:
         job: the text and the choice.
         load_teacher: loads the teachers as a translator, whose settings are those of `job`.
-        report: called with a line of text if an earlier run translated some or all of the text.
+        report: called with a line of text if a previous call translated some or all of the text.
         on_progress: called at the start and after each chunk with the number of pairs done and the total.
 
     Returns:
         The number of translations that were cut at the length limit.
 
     Raises:
-        InputError: a text cannot be read, the texts have different numbers of lines, the outputs were begun with
-            different texts, teachers or settings, they were changed or removed, or a different process is writing them.
+        InputError: a text cannot be read, the texts have different numbers of lines, the outputs were started
+            with different texts, teachers or settings, were changed or removed, or another process is writing them.
         OSError: an output cannot be written.
     """
     _check_files(job)
@@ -171,7 +171,7 @@ class _Progress:
 
     @classmethod
     def start(cls, job: Distillation) -> "_Progress":
-        """Reads the record of an earlier run, or writes that of a new one; an InputError if the settings differ."""
+        """Reads the record of a previous call, or writes a new one; raises an InputError if the settings differ."""
         teachers = {f"teacher_{number}": path for number, path in enumerate(job.teachers, 1)}
         files = {"source": job.source, "target": job.target, **teachers}
         choice = {"direction": job.direction, "choose": job.choose, "num_best": job.num_best}
@@ -184,7 +184,7 @@ class _Progress:
             return progress
         if entries := changes(previous.settings, settings):
             raise InputError(
-                f"{job.output_target}: begun with other settings ({', '.join(entries)}); give a different "
+                f"{job.output_target} was started with different settings ({', '.join(entries)}); give a different "
                 f"--output_target, or remove {job.folder} to start over"
             )
         return previous
@@ -203,7 +203,7 @@ def _pairs(job: Distillation) -> Iterator[Pair]:
 
 
 def _check_files(job: Distillation) -> None:
-    """Raises an InputError for texts that cannot be read twice, and for names that the outputs cannot have."""
+    """Raises an InputError for texts that cannot be read twice, and for invalid names of outputs."""
     for path in (job.source, job.target):
         check_readable(path)
     if job.output_source.resolve() == job.output_target.resolve():
@@ -263,12 +263,12 @@ def _part(path: Path) -> Path:
 
 @contextlib.contextmanager
 def _reopen(path: Path, size: int, job: Distillation) -> Iterator[IO[bytes]]:
-    """Opens an incomplete output, without anything behind its first `size` bytes."""
+    """Opens an incomplete output, truncated to its first `size` bytes."""
     part = _part(path)
     with open(part, "ab") as file:
         if file.tell() < size:
             raise InputError(
-                f"{part} has {file.tell():,} bytes, and not the {size:,} that {job.folder} records; give the same "
+                f"{part} has {file.tell():,} bytes instead of the {size:,} recorded in {job.folder}; give the same "
                 f"--output_source and --output_target as before, or remove {job.folder} to start over"
             )
         file.truncate(size)
@@ -283,12 +283,11 @@ def _append(file: IO[bytes], lines: Iterable[str]) -> None:
 
 
 def _publish(job: Distillation, progress: _Progress) -> None:
-    """Gives the complete outputs their names; an InputError if one was changed or removed since."""
+    """Gives the complete outputs their final names; raises an InputError if one was changed or removed."""
     for path, size in zip(job.outputs, progress.sizes, strict=True):
         if _part(path).exists():
             _part(path).replace(path)
         if not path.is_file() or path.stat().st_size != size:
             raise InputError(
-                f"{path} is not the output of {size:,} bytes that {job.folder} records; remove {job.folder} to start "
-                "over"
+                f"{path} is not the output of {size:,} bytes recorded in {job.folder}; remove that folder to start over"
             )

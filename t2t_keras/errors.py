@@ -9,7 +9,7 @@ from typing import Any
 class InputError(ValueError):
     """Bad input that the user can correct: a file, a line, a flag or a value.
 
-    The message is one line that says what is wrong and what would be valid. Programs print it and exit with status 1.
+    The message is one line that states the problem and the valid input. Programs print it and exit with status 1.
     """
 
 
@@ -30,12 +30,12 @@ def named(place: object) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def explained(what: object) -> Iterator[None]:
-    """Turns an `OSError` raised inside into an `InputError` that says what failed and why."""
+def explained(problem: object) -> Iterator[None]:
+    """Turns an `OSError` raised inside into an `InputError` that states the problem and the reason."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"{what}: {error.strerror or error}") from error
+        raise InputError(f"{problem}: {error.strerror or error}") from error
 
 
 def optional_module(name: str, missing: str) -> Any:

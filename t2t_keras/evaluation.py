@@ -130,7 +130,7 @@ def corpus_cross_entropy(
 def target_cross_entropy(
     translator: Translator, sources: Sequence[str], references: Sequence[str]
 ) -> tuple[float, int]:
-    """Cross-entropy of the targets that the translator's model was trained to write, as in `corpus_cross_entropy`.
+    """Computes the cross-entropy of the targets that the model was trained to write; see `corpus_cross_entropy`.
 
     Sources and references are prepared as the translator prepares lines.
     """
@@ -142,7 +142,7 @@ def target_cross_entropy(
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:
-    """Perplexity from the result of `corpus_cross_entropy`: inf if it exceeds the range of a float; NaN stays NaN."""
+    """Computes the perplexity from the result of `corpus_cross_entropy`; inf if it is too large for a float."""
     total, count = cross_entropy
     mean = total / count
     return math.inf if mean >= 700 else math.exp(mean)
@@ -186,5 +186,5 @@ def write_evaluation(
 
 
 def _cut_ids(tokenizer: TextTokenizer, lines: Sequence[str]) -> list[list[int]]:
-    """Token ids of each line with an end symbol, truncated to `MAX_CROSS_ENTROPY_LENGTH`."""
+    """Returns the token ids of each line with an end symbol, truncated to `MAX_CROSS_ENTROPY_LENGTH`."""
     return [[*ids, EOS_ID][:MAX_CROSS_ENTROPY_LENGTH] for ids in tokenizer.encode_batch(list(lines))]

@@ -22,6 +22,9 @@ FILE_LIST = f"{_EXTRA}/files.json"  # only in object storage
 # The score of a missing translation: the lowest float32, because JSON has no infinity.
 LOWEST = -3.4028234663852886e38
 
+# Maximum number of tokens, end symbols included, of a line in the signatures whose memory grows with its square.
+MAX_LINE_TOKENS = 1024
+
 # The number of next tokens that `ALTERNATIVES` tries. Some may begin the same word, so there may be fewer words.
 NUM_ALTERNATIVES = 8
 
@@ -88,7 +91,7 @@ def _signature(inputs: str, outputs: str, **state: bool) -> SignatureContract:
 _TOKEN_INPUTS = "source_ids int32 [batch, source_len], source_length int32 [batch]"
 _TOKEN_OUTPUTS = "translation_ids int32 [batch, target_len], translation_length int32 [batch], score float32 [batch]"
 
-# All signatures by name; an export need not have each of them. k is the beam size.
+# All signatures by name; an export may lack some of them. k is the beam size.
 SIGNATURES: Mapping[str, SignatureContract] = MappingProxyType(
     {
         SERVING_DEFAULT: _signature("text [batch]", "translation [batch], score float32 [batch]"),

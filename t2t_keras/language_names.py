@@ -25,6 +25,6 @@ _NAMES: Mapping[str, str] = {
 
 def language_name(code: str) -> str:
     """Returns the English name of a language, or its code if the name is unknown."""
-    base, _, variant = code.replace("_", "-").lower().partition("-")
-    name = _NAMES.get(base, code)
+    base, _, variant = code.replace("_", "-").partition("-")
+    name = _NAMES.get(base.lower(), code)
     return f"{name} ({variant})" if variant and name != code else name

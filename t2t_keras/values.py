@@ -19,11 +19,11 @@ class Bounds(NamedTuple):
 
     Attributes:
         valid: the valid numbers in words, for messages.
-        contain: returns whether a number is valid.
+        contains: returns whether a number is valid.
     """
 
     valid: str
-    contain: Callable[[float], bool]
+    contains: Callable[[float], bool]
 
 
 def at_least(number: int) -> Bounds:
@@ -97,7 +97,7 @@ def check_fields(settings: Any, form: str = "{}") -> None:
 
     Args:
         settings: the dataclass, which may be frozen.
-        form: form of the names of fields in messages, such as "data.{}".
+        form: format of the field names in messages, such as "data.{}".
 
     Raises:
         InputError: an annotation does not allow a value, or a number is not finite.
@@ -112,7 +112,7 @@ def check_arguments(annotation: Any, **arguments: Any) -> None:
     """Checks arguments of a layer against an annotation, such as `PositiveInt`.
 
     Raises:
-        InputError: the annotation does not allow a value; names the first wrong argument and says what is valid.
+        InputError: the annotation does not allow a value; the message names the argument and the valid values.
     """
     for name, value in arguments.items():
         checked(f"`{name}`", annotation, value)
@@ -175,7 +175,7 @@ def checked(name: str, annotation: Any, value: Any) -> Any:
     is_valid = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if is_valid and isinstance(value, float):
         is_valid = math.isfinite(value)
-    if not is_valid or (bounds and not bounds.contain(value)):
+    if not is_valid or (bounds and not bounds.contains(value)):
         valid = bounds.valid if bounds else _VALID.get(kind, kind)
         raise InputError(f"{name} must be {'None or ' if is_optional else ''}{valid}, got {value!r}")
     return value

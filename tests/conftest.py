@@ -1,13 +1,13 @@
-"""Configures all tests: quiet logs, interrupts, garbage collection, memory and rings.
+"""Configures all tests: logs, interrupts, garbage collection, memory and categories.
 
-Collecting the garbage of imports and of the collection of tests would take a tenth of the time. Garbage collection is
-therefore off until the tests are collected, ignores the objects that exist then, and visits old objects less often.
+Collecting garbage after imports and during the collection of tests would take a tenth of the time. Garbage collection
+is therefore off until the tests are collected, ignores the objects that exist then, and visits old objects less often.
 
-Graphs run as they were traced, because optimising them would take a fifth of the time, and trainings draw no curves.
-Programs that tests start do the same. The tests in `_AS_IN_USE` run with both.
+Tests run graphs without optimization, which would take a fifth of the time, and training does not draw curves. Programs
+that tests start do the same. The tests in `_FULL_MODE` optimize graphs and draw curves.
 
-A test belongs to the quick ring, `make test`, unless it is marked `integration`. If a test is marked `quick("a", "b")`,
-its cases a and b belong to the quick ring and all other cases to the integration ring.
+A test is quick, so that `make test` runs it, unless it is marked `integration`. If a test is marked `quick("a", "b")`,
+its cases a and b are quick, and all other cases are integration tests.
 """
 
 import gc
@@ -24,21 +24,21 @@ from t2t_keras.machine import heaps
 from tests import programs
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("XLA_FLAGS", programs.QUICKLY_COMPILED["XLA_FLAGS"])
+os.environ.setdefault("XLA_FLAGS", programs.QUICK_COMPILATION["XLA_FLAGS"])
 gc.disable()
 
-# A background job of a shell ignores these signals. Programs that tests start and interrupt would ignore them too.
+# Background jobs of a shell ignore these signals, and programs that tests start and interrupt would inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# Files of these folders take longest. They run first, so that no process is still busy when the others have finished.
+# The files of these folders take longest. They run first, so that all processes finish at about the same time.
 _FIRST = ("export", "on_jax", "tasks", "layers", "training", "launch", "tests", "search", "models")
-# The files of these folders share expensive fixtures, so one process runs them all.
+# The files of these folders share expensive fixtures, so they run in one process.
 _TOGETHER = ("tests/export",)
-# Prefixes of the tests that optimise graphs and draw curves.
-_AS_IN_USE = (
+# Prefixes of the tests that optimize graphs and draw curves.
+_FULL_MODE = (
     *("tests/attack/", "tests/documented/", "tests/export/", "tests/faults/", "tests/launch/test_quickstart.py"),
     *("tests/launch/test_real_text.py", "tests/test_from_text_to_answer.py", "tests/test_golden.py"),
     *("tests/training/test_memory_of_the_loss.py", "tests/training/test_replicas.py"),
@@ -47,7 +47,7 @@ _AS_IN_USE = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Assigns each case to its ring, and orders the files by their folders."""
+    """Assigns each case to its category, and orders the files by folder."""
     unknown: dict[str, set[str]] = {}
     for item in items:
         mark = item.get_closest_marker("quick")
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Switches garbage collection on, except for the objects that exist already."""
+    """Enables garbage collection, except for the objects that already exist."""
     gc.freeze()
     gc.set_threshold(10_000, 10, 5)
     gc.enable()
@@ -73,20 +73,20 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Sets the speed-ups before any fixture; all tests of a file share them, which compare trainings bit by bit."""
-    programs.quickly = not item.nodeid.startswith(_AS_IN_USE)
-    programs.be_quick(programs.quickly)
+    """Sets the speed-ups before any fixture, alike for all tests of a file, which may compare training bit by bit."""
+    programs.quick_mode = not item.nodeid.startswith(_FULL_MODE)
+    programs.set_quick_mode(programs.quick_mode)
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
-    """The same random numbers for each test."""
+    """A generator of the same random numbers for each test."""
     return np.random.default_rng(7)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def freed_memory(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After each file, frees the models and graphs that it made, which would add up to gigabytes in a process."""
+def free_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Frees the models and graphs of a file after its tests, which would add up to gigabytes in a process."""
     yield
     if "keras" not in sys.modules or "tensorflow" not in sys.modules:
         return
@@ -103,7 +103,7 @@ def freed_memory(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Returns a scheduler for --dist=loadfile that runs each file, and each folder of `_TOGETHER`, in one process."""
+    """A scheduler for --dist=loadfile that runs each file, and each folder of `_TOGETHER`, in one process."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling

@@ -1,4 +1,4 @@
-"""The floors of the house: imports run one way, and only where they may."""
+"""The architecture of the package: imports run in one direction, and files and functions are short."""
 
 import ast
 import functools
@@ -14,9 +14,10 @@ FILES = PACKAGE + PROGRAMS
 
 TENSORFLOW_KERNELS = "t2t_keras.kernels.tensorflow"
 
-# The rooms from the ground up, and what each may import besides itself; a room is the first name below t2t_keras.
+# The parts of the package from the ground up, and the parts that each may import. A part is the first name below
+# t2t_keras.
 GROUND = {"collector", "errors", "export_contract", "language_names", "symbols", "tensor", "values"}
-ABOVE_THE_LINE = {  # Keras and NumPy alone, on any backend
+ABOVE_THE_LINE = {  # Keras and NumPy only, on any backend
     "collector": set(),
     "errors": set(),
     "export_contract": set(),
@@ -66,8 +67,8 @@ BELOW_THE_LINE = {
     "serving": GROUND | {"machine"},
 }
 MAY_IMPORT = ABOVE_THE_LINE | BELOW_THE_LINE
-# Offers the names a user needs.
-FREE = {"__init__"}
+# Contains the public names.
+PUBLIC = {"__init__"}
 
 
 def module_name(path: pathlib.Path) -> str:
@@ -81,23 +82,23 @@ def part(module: str) -> str:
 
 @functools.cache
 def imports(path: pathlib.Path) -> tuple[tuple[str, bool], ...]:
-    """Every module that a file imports, relative ones resolved, and whether the file does so when it is imported."""
+    """The modules that a file imports, with relative imports resolved, and whether importing the file imports them."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     inside = {node for function in ast.walk(tree) if _is_function(function) for node in ast.walk(function)}
     inside |= {node for block in ast.walk(tree) if _is_type_checking(block) for node in ast.walk(block)}
     package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
-    found = []
+    modules = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(alias.name, node not in inside) for alias in node.names]
+            modules += [(alias.name, node not in inside) for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base]).removesuffix(".")
-            # "from package import module" and "from module import name" look the same: both are recorded.
-            found += [(f"{base}.{alias.name}", node not in inside) for alias in node.names]
-    return tuple(found)
+            # "from package import module" and "from module import name" look the same, so both names are recorded.
+            modules += [(f"{base}.{alias.name}", node not in inside) for alias in node.names]
+    return tuple(modules)
 
 
 def _is_function(node: ast.AST) -> bool:
@@ -108,18 +109,18 @@ def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
 
 
-def is_of(module: str, package: str) -> bool:
+def is_within(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
 def parts_imported(path: pathlib.Path) -> list[tuple[str, bool]]:
-    return [(part(module), eager) for module, eager in imports(path) if is_of(module, "t2t_keras")]
+    return [(part(module), eager) for module, eager in imports(path) if is_within(module, "t2t_keras")]
 
 
-def every(paths: list[pathlib.Path]) -> Callable[[Callable[[pathlib.Path], None]], Callable[[], None]]:
-    """Makes one test of what is checked of each file: thousands of tests would take longer than what they check."""
+def check_all(paths: list[pathlib.Path]) -> Callable[[Callable[[pathlib.Path], None]], Callable[[], None]]:
+    """Checks all files in one test, because thousands of tests would take longer than their checks."""
 
-    def of_all(check: Callable[[pathlib.Path], None]) -> Callable[[], None]:
+    def make_test(check: Callable[[pathlib.Path], None]) -> Callable[[], None]:
         def test() -> None:
             wrong = []
             for path in paths:
@@ -129,62 +130,61 @@ def every(paths: list[pathlib.Path]) -> Callable[[Callable[[pathlib.Path], None]
                     wrong.append(f"{module_name(path)}: {error}")
             assert paths and not wrong, "\n".join(wrong)
 
-        # Not __wrapped__, by which pytest would look for a fixture `path`.
+        # Without __wrapped__, which would make pytest look for a fixture `path`.
         test.__name__, test.__doc__ = check.__name__, check.__doc__
         return test
 
-    return of_all
+    return make_test
 
 
-every_file, every_module = every(FILES), every(PACKAGE)
+check_all_files, check_all_modules = check_all(FILES), check_all(PACKAGE)
 NO_TENSORFLOW = [
     path for path in PACKAGE if part(module_name(path)) in ABOVE_THE_LINE and module_name(path) != TENSORFLOW_KERNELS
 ]
-NOT_FREE = [path for path in PACKAGE if part(module_name(path)) not in FREE]
+INTERNAL = [path for path in PACKAGE if part(module_name(path)) not in PUBLIC]
 
 
-@every(NO_TENSORFLOW)
-def test_tensorflow_stays_below_the_line(path):
+@check_all(NO_TENSORFLOW)
+def test_keras_parts_do_not_import_tensorflow(path):
     below = [module for module, _ in imports(path) if re.match(r"tensorflow|tf_keras|tf\b", module)]
     assert not below
 
 
-def test_the_tokenizer_is_imported_without_tensorflow():
-    """With all of the package that it imports."""
-    paths, found, to_read = {module_name(path): path for path in PACKAGE}, set(), {"t2t_keras.text.tokenizer"}
+def test_importing_the_tokenizer_does_not_import_tensorflow():
+    paths, visited, to_read = {module_name(path): path for path in PACKAGE}, set(), {"t2t_keras.text.tokenizer"}
     while to_read:
-        found.add(name := to_read.pop())
+        visited.add(name := to_read.pop())
         eager = {module for module, eager in imports(paths[name]) if eager}
-        assert not [module for module in eager if is_of(module, "tensorflow")], name
-        to_read |= ({*eager, *(module.rpartition(".")[0] for module in eager)} & paths.keys()) - found
-    assert len(found) > 3
+        assert not [module for module in eager if is_within(module, "tensorflow")], name
+        to_read |= ({*eager, *(module.rpartition(".")[0] for module in eager)} & paths.keys()) - visited
+    assert len(visited) > 3
 
 
-@every_file
-def test_nothing_imports_the_inside_of_keras(path):
+@check_all_files
+def test_no_private_modules_of_keras_are_imported(path):
     inside = ("keras.src", "tensorflow.python", "tensorflow.keras", "tf_keras")
-    # Stopping a call has no public name; tests/serving/test_cancelling.py tells if this one goes.
+    # Stopping a call has no public name; tests/serving/test_cancelling.py fails if this one disappears.
     allowed = ["tensorflow.python.eager.cancellation"] if path.name == "cancelling.py" else []
-    found = [module for module, _ in imports(path) if any(is_of(module, name) for name in inside)]
-    assert found == allowed
+    private = [module for module, _ in imports(path) if any(is_within(module, name) for name in inside)]
+    assert private == allowed
     assert not re.search(r"\bkeras\.src\b|\btf\.keras\b", path.read_text(encoding="utf-8"))
 
 
-@every_module
-def test_only_programs_know_of_flags_and_nothing_imports_a_program(path):
-    assert not [module for module, _ in imports(path) if is_of(module, "absl") or is_of(module, "launch")]
+@check_all_modules
+def test_the_package_imports_neither_flags_nor_programs(path):
+    assert not [module for module, _ in imports(path) if is_within(module, "absl") or is_within(module, "launch")]
 
 
-@every(NOT_FREE)
-def test_imports_run_one_way(path):
+@check_all(INTERNAL)
+def test_imports_are_permitted(path):
     of = part(module_name(path))
     for imported, _ in parts_imported(path):
         assert imported in MAY_IMPORT[of] | {of}, f"{module_name(path)} imports t2t_keras.{imported}"
 
 
-def test_nothing_imports_in_a_circle():
-    """Neither rooms nor modules, as far as these import each other when they are imported."""
-    graphlib.TopologicalSorter(MAY_IMPORT).prepare()  # raises a CycleError that names the circle
+def test_imports_have_no_cycles():
+    """Checks the rules of parts, and the imports of modules."""
+    graphlib.TopologicalSorter(MAY_IMPORT).prepare()  # raises a CycleError that names the cycle
     names = set(map(module_name, FILES))
     imported = {}
     for path in FILES:
@@ -193,10 +193,10 @@ def test_nothing_imports_in_a_circle():
     graphlib.TopologicalSorter(imported).prepare()
 
 
-@every([path for path in PACKAGE if part(module_name(path)) == "search"])
-def test_searches_know_of_models_their_contract_alone(path):
-    models = {module for module, _ in imports(path) if is_of(module, "t2t_keras.models")}
-    assert all(is_of(module, "t2t_keras.models.contract") for module in models)
+@check_all([path for path in PACKAGE if part(module_name(path)) == "search"])
+def test_searches_import_only_the_contract_of_models(path):
+    models = {module for module, _ in imports(path) if is_within(module, "t2t_keras.models")}
+    assert all(is_within(module, "t2t_keras.models.contract") for module in models)
 
 
 FAMILIES = {
@@ -207,21 +207,21 @@ FAMILIES = {
 }
 
 
-@every(FILES)
-def test_no_family_is_named_but_where_they_are_registered(path):
-    """Whoever adds one changes nothing else; the package offers the Transformer's name to its users."""
+@check_all(FILES)
+def test_families_are_imported_only_by_their_packages(path):
+    """Adding a family changes only the registries and the public names."""
     assert {"t2t_keras.baselines.recurrent.rnn_attention", "t2t_keras.models.transformer"} <= FAMILIES
-    modules = {module for module, _ in imports(path) for name in FAMILIES if is_of(module, name)}
-    assert not modules or part(module_name(path)) in {"models", "baselines", *FREE}
+    modules = {module for module, _ in imports(path) for name in FAMILIES if is_within(module, name)}
+    assert not modules or part(module_name(path)) in {"models", "baselines", *PUBLIC}
 
 
-def test_nothing_but_the_tables_that_compare_imports_what_the_paper_is_compared_with():
-    """Families and presets are found by strings, and no part of the paper needs those of others."""
+def test_only_studies_import_baselines():
+    """Families and presets are registered as strings, and other parts do not need the baselines."""
     assert {room for room, others in MAY_IMPORT.items() if "baselines" in others} == {"studies"}
 
 
 def tracked_text() -> list[pathlib.Path]:
-    """The project's own text: not what building, running or an editor leaves beside it."""
+    """The text files of the project, without files that builds, runs and editors create."""
     folders = ("t2t_keras", "launch", "tests", "benchmarks", "docs", ".ci", ".github")
     kinds = {".py", ".md", ".toml", ".sh", ".yaml", ".yml", ".txt", ".cfg", ""}
     within = [
@@ -234,37 +234,39 @@ def tracked_text() -> list[pathlib.Path]:
     return [path for path in files if path.name not in ("LICENSE", ".git")]
 
 
-def test_no_file_mentions_a_path_of_one_machine():
+def test_files_contain_no_paths_of_one_machine():
     one_machine = re.compile(r"(?<![\w.])(/work/|/home/\w|/Users/\w|/root/|/tmp/scratch|\.\./shared)|[A-Z]:\\Users")
     files = tracked_text()
     assert pathlib.Path(__file__) in files
-    own_pattern = "one_machine = re.compile"
-    found = [
+    this_pattern = "one_machine = re.compile"
+    places = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in files
         for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
-        if one_machine.search(line) and own_pattern not in line
+        if one_machine.search(line) and this_pattern not in line
     ]
-    assert not found
+    assert not places
 
 
-MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_ARGUMENTS = 700, 60, 7
+MAX_LINES, MAX_FUNCTION_LINES, MAX_ARGUMENTS = 700, 60, 7
 
 
-@every_file
+@check_all_files
 def test_files_and_functions_are_short(path):
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text.splitlines()) <= MAX_LINES
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             place = f"{path.name}:{node.lineno} {node.name}"
-            assert node.end_lineno - node.lineno < MOST_LINES_OF_A_FUNCTION, place
-            taken = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
-            is_layers = node.name in ("__init__", "call") and part(module_name(path)) in ("layers", "baselines")
-            assert is_layers or len([name for name in taken if name not in ("self", "cls")]) <= MOST_ARGUMENTS, place
+            assert node.end_lineno - node.lineno < MAX_FUNCTION_LINES, place
+            arguments = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            is_of_a_layer = node.name in ("__init__", "call") and part(module_name(path)) in ("layers", "baselines")
+            assert is_of_a_layer or len([name for name in arguments if name not in ("self", "cls")]) <= MAX_ARGUMENTS, (
+                place
+            )
 
 
-def test_no_two_files_of_one_name_and_none_that_says_nothing():
+def test_file_names_are_unique_and_meaningful():
     names = [path.stem for path in PACKAGE if path.stem != "__init__"]
     assert {name for name in names if names.count(name) > 1} == set()
     assert not {"utils", "util", "common", "helpers", "misc"} & {*names, *(path.parent.name for path in PACKAGE)}

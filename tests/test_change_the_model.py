@@ -1,4 +1,4 @@
-"""What docs/change_the_model.md has readers paste trains, searches and translates."""
+"""The examples in docs/change_the_model.md train, search and translate."""
 
 import contextlib
 import dataclasses
@@ -34,8 +34,8 @@ SIZES = {"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 16, "d_ff"
 
 
 @pytest.fixture(scope="module", params=sorted(BLOCKS))
-def pasted(request, tmp_path_factory) -> Iterator[pathlib.Path]:
-    """The file, known as long as it is tested."""
+def example_file(request, tmp_path_factory) -> Iterator[pathlib.Path]:
+    """The file of an example, registered while it is tested."""
     file = tmp_path_factory.mktemp("pasted") / f"{request.param}.py"
     file.write_text(BLOCKS[request.param], encoding="utf-8")
     spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -46,75 +46,75 @@ def pasted(request, tmp_path_factory) -> Iterator[pathlib.Path]:
 
 
 @pytest.fixture(scope="module")
-def model(pasted):
-    config = presets.preset(f"{pasted.stem}_tiny").model
+def model(example_file):
+    config = presets.preset(f"{example_file.stem}_tiny").model
     return families.make_model(type(config)(**SIZES, vocab_size=23, norm_position="pre"))
 
 
-def test_both_changes_are_there() -> None:
+def test_documented_changes() -> None:
     assert sorted(BLOCKS) == ["gated", "rotary"]
 
 
 @pytest.mark.parametrize("changes", [{"num_experts": 8}, {"attention_window": 2}, {"position_encoding": "learned"}])
-def test_what_it_has_not_and_only_that_is_refused(model, changes) -> None:
+def test_unsupported_settings_are_rejected(model, changes) -> None:
     (name,) = changes
     lacks_it = (name == "num_experts") == (model.config.family == "gated")
     with pytest.raises(InputError, match=f"model.{name}") if lacks_it else contextlib.nullcontext():
         dataclasses.replace(model.config, **changes)
 
 
-def test_keras_saves_and_loads_it(model, tmp_path) -> None:
+def test_model_survives_saving_and_loading_with_keras(model, tmp_path) -> None:
     inputs = {"source": np.array([[5, 6, 1]]), "target": np.array([[7, 1]])}
     model.save(tmp_path / "model.keras")
     np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras")(inputs), model(inputs))
 
 
-def test_its_parameters_are_those_that_its_settings_count(model) -> None:
+def test_parameter_counts_of_settings_and_model_agree(model) -> None:
     assert model.count_params() == sum(model.config.parameter_counts().values())
     paths = [variable.path for variable in model.trainable_variables]
     assert len(set(paths)) == len(paths)
 
 
-def test_the_order_of_the_source_matters(model) -> None:
+def test_outputs_depend_on_the_order_of_the_source(model) -> None:
     one, other = (np.asarray(model.encode(np.array([ids])))[0] for ids in ([3, 4, 5, 1], [4, 3, 5, 1]))
     assert np.abs(one[[1, 0, 2, 3]] - other).max() > 1e-3
 
 
-def test_steps_of_a_search_are_the_pass_over_the_whole(model) -> None:
+def test_search_steps_equal_the_forward_pass(model) -> None:
     source = np.array([[3, 4, 5, 6, 1], [7, 8, 1, 0, 0]])
     target = np.random.default_rng(1).integers(3, 23, [4, 6])  # two hypotheses a sentence
-    whole = np.asarray(model({"source": np.repeat(source, 2, axis=0), "target": target}))
+    expected = np.asarray(model({"source": np.repeat(source, 2, axis=0), "target": target}))
     step, cache = model.start_search(source, model.encode(source), 2)
     tokens = np.zeros(4, "int32")
-    for place in range(6):
+    for position in range(6):
         logits, cache = step(tokens, cache)
-        np.testing.assert_allclose(logits, whole[:, place], rtol=1e-4, atol=1e-5)
-        tokens = target[:, place]
+        np.testing.assert_allclose(logits, expected[:, position], rtol=1e-4, atol=1e-5)
+        tokens = target[:, position]
 
 
-def test_no_other_engine_or_format_takes_it_for_a_transformer(model, tmp_path) -> None:
+def test_other_engines_and_formats_reject_the_model(model, tmp_path) -> None:
     family = f"a model of the family {model.config.family}"
-    assert ctranslate2_engine.refusal(model, DecodeConfig(), [], None) == family
+    assert ctranslate2_engine.unsupported(model, DecodeConfig(), [], None) == family
     unconverted = PortableModel(Config(model=model.config), {}, mock.Mock())
     for writer in WRITERS.values():
         with pytest.raises(InputError, match=family):
             writer(unconverted, tmp_path, "float32")
 
 
-def test_its_attention_serves_in_a_stack_of_layers(tmp_path) -> None:
+def test_attention_works_in_a_stack_of_layers(tmp_path) -> None:
     (code,) = USES
     (tmp_path / "rotary.py").write_text(BLOCKS["rotary"], encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "(1, 3, 64)\n"), done.stderr
+    result = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, "(1, 3, 64)\n"), result.stderr
 
 
-def test_it_trains_and_translates(pasted) -> None:
-    data, extension = tiny_training.make_data(pasted.parent), f"--extension={pasted}"
-    run = f"--model_dir={pasted.parent / 'run'}"
+def test_changed_models_train_and_translate(example_file) -> None:
+    data, extension = tiny_training.make_data(example_file.parent), f"--extension={example_file}"
+    run = f"--model_dir={example_file.parent / 'run'}"
     settings = [f"--set=model.{name}={value}" for name, value in SIZES.items()]
     settings += [f"--set=train.{name}={value}" for name, value in tiny_training.TRAIN.items()]
-    flags = [extension, run, f"--data_dir={data.directory}", f"--preset={pasted.stem}_tiny", *settings]
+    flags = [extension, run, f"--data_dir={data.directory}", f"--preset={example_file.stem}_tiny", *settings]
     ((status, _, error),) = run_cases("launch.train", [(flags, b"")])
     assert status == 0, error
     ((status, output, error),) = run_cases("launch.translate", [([extension, run], b"ba do\nge\n")])

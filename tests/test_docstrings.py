@@ -1,4 +1,4 @@
-"""The examples in docstrings, run as they stand; `np` is NumPy."""
+"""Runs the examples in docstrings, in which `np` is NumPy."""
 
 import doctest
 import importlib
@@ -13,7 +13,7 @@ MODULES = (
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_print_what_they_say(name: str) -> None:
+def test_examples_in_docstrings(name: str) -> None:
     module = importlib.import_module(f"t2t_keras.{name}")
-    found = doctest.testmod(module, extraglobs={"np": np})
-    assert found.attempted >= 1 and found.failed == 0
+    result = doctest.testmod(module, extraglobs={"np": np})
+    assert result.attempted >= 1 and result.failed == 0

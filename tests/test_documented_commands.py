@@ -1,4 +1,4 @@
-"""What the documents say of commands and code: commands are there, and links lead somewhere."""
+"""The commands, links and names in the documents exist."""
 
 import collections
 import re
@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_program_is_documented() -> None:
-    """Their flags are parsed by `launch/cluster/test_commands.py`."""
+    """`launch/cluster/test_commands.py` checks the flags."""
     assert {command.program for command in COMMANDS} - {""} == set(commands().values())
 
 
-def test_documented_benchmarks_take_the_flags_they_are_given() -> None:
-    found = [command for command in COMMANDS if command.module.startswith("benchmarks.")]
-    assert found
-    for command in found:
+def test_documented_benchmarks_accept_their_flags() -> None:
+    benchmark_commands = [command for command in COMMANDS if command.module.startswith("benchmarks.")]
+    assert benchmark_commands
+    for command in benchmark_commands:
         source = (ROOT / f"{command.module.replace('.', '/')}.py").read_text(encoding="utf-8")
         for flag in command.words[3:]:
             assert f'"{flag.split("=")[0]}"' in source, command
@@ -38,7 +38,7 @@ def test_every_other_documented_command_exists() -> None:
             assert words[1] in targets, command
         elif words[0] == "python":
             is_module = words[1] == "-m" and words[2].split(".")[0] in ("launch", "benchmarks", "venv")
-            is_beside_a_model = Path(words[1]).name == "translate.py"  # formats/graphs/standalone.py in a new folder
+            is_beside_a_model = Path(words[1]).name == "translate.py"  # a copy of formats/graphs/standalone.py
             if is_beside_a_model:
                 assert all(f'"{word.split("=")[0]}"' in BESIDE_A_MODEL for word in words[2:] if word[:2] == "--"), words
             assert is_module or is_beside_a_model or (ROOT / words[1]).is_file(), command
@@ -68,7 +68,7 @@ def test_every_other_documented_command_exists() -> None:
         }, path.name
 
 
-def test_links_of_the_documents_lead_somewhere() -> None:
+def test_links_of_the_documents_exist() -> None:
     for document in PAGES:
         for link in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
             if not link.startswith("https://"):
@@ -91,10 +91,10 @@ def test_documents_name_the_licence_of_every_package_of_the_gettext_corpus() -> 
         assert sorted(named) == sorted(pin.name for pin in pins)
 
 
-def test_every_block_of_python_is_run_by_a_test() -> None:
-    found = [(path.name, language) for path in PAGES for language, _ in BLOCK.findall(path.read_text("utf-8"))]
-    assert collections.Counter(name for name, language in found if language == "python") == {
-        # Those of test_from_python.py, and others.
+def test_every_python_block_is_run_by_a_test() -> None:
+    blocks = [(path.name, language) for path in PAGES for language, _ in BLOCK.findall(path.read_text("utf-8"))]
+    assert collections.Counter(name for name, language in blocks if language == "python") == {
+        # Blocks that test_from_python.py runs, and others.
         **{"attention.md": 1, "python.md": 7, "results.md": 1, "translator.md": 5, "README.md": 1},
         "change_the_model.md": 3,  # test_change_the_model.py
         "cookbook.md": 3,  # test_cookbook.py

@@ -1,4 +1,4 @@
-"""What the documents say of settings and messages is what the code has."""
+"""Tables, links and messages in the documents agree with the code."""
 
 import ast
 import dataclasses
@@ -26,7 +26,7 @@ BLOCK = re.compile(r"^```(\{?[\w-]*\}?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def table(document: str, heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, without its head."""
+    """The cells of the first table under a heading, without the header row."""
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     section = re.split(r"^## ", text.partition(f"\n## {heading}\n")[2], flags=re.MULTILINE)[0]
     first = re.search(r"(?:^\|.*\|\n)+", section, re.MULTILINE)
@@ -43,7 +43,7 @@ def table(document: str, heading: str) -> list[list[str]]:
         ("decode", "decoding.md", "Settings"),
     ],
 )
-def test_tables_of_settings_are_the_dataclasses(section: str, document: str, heading: str) -> None:
+def test_tables_of_settings_agree_with_the_dataclasses(section: str, document: str, heading: str) -> None:
     defaults = getattr(Config(), section)
     hints = typing.get_type_hints(type(defaults))
     documented = {}
@@ -56,7 +56,7 @@ def test_tables_of_settings_are_the_dataclasses(section: str, document: str, hea
     assert documented == dataclasses.asdict(defaults)
 
 
-def test_the_table_of_presets_is_the_presets() -> None:
+def test_table_of_presets() -> None:
     text = (ROOT / "docs/settings.md").read_text(encoding="utf-8").partition("## Differences between presets")[2]
     names = re.findall(r"`(\w+)`", text.strip().splitlines()[0])
     assert names[0] == "base"
@@ -73,20 +73,20 @@ def test_the_table_of_presets_is_the_presets() -> None:
     assert documented == {key: values for key, values in changed.items() if any(v != values[0] for v in values)}
 
 
-def test_the_table_of_extras_is_that_of_the_package() -> None:
+def test_table_of_extras() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     documented = [extra.strip("`") for extra, _ in table("getting_started.md", "Extras")]
     assert documented == list(project["optional-dependencies"])
 
 
-def test_the_table_of_layers_is_the_public_ones() -> None:
+def test_table_of_layers() -> None:
     rows = table("python.md", "Layers in your own models")
     names = [name for row in rows for name in re.findall(r"`(\w+)`", row[0])]
     assert sorted([*names, "LayerSettings"]) == sorted(layers.__all__)
 
 
-def test_the_table_of_programs_is_that_of_the_commands() -> None:
-    """Each with the first paragraph of its docstring."""
+def test_table_of_programs() -> None:
+    """The table contains the first paragraph of each docstring."""
     purposes = {}
     for name in commands().values():
         docstring = ast.get_docstring(ast.parse((ROOT / f"launch/{name}.py").read_text(encoding="utf-8"))) or ""
@@ -96,7 +96,7 @@ def test_the_table_of_programs_is_that_of_the_commands() -> None:
     assert {name: re.sub(r"`(--\w+)`", r"\1", purpose) for name, purpose in rows} == purposes
 
 
-def test_the_index_links_every_page_of_its_chapters() -> None:
+def test_index_links_every_page_of_its_chapters() -> None:
     index = (ROOT / "docs/index.md").read_text(encoding="utf-8")
     chapters = "\n".join(re.findall(r"^```\{toctree\}\n(.*?)^```", index, re.MULTILINE | re.DOTALL))
     pages = re.findall(r"^(?:.* <)?(/?[\w./]+)>?$", chapters, re.MULTILINE)
@@ -106,27 +106,27 @@ def test_the_index_links_every_page_of_its_chapters() -> None:
 
 
 def test_every_document_is_linked() -> None:
-    """From the README or from a document that is."""
+    """Links start at the README."""
     reached: set[Path] = set()
     to_read = [ROOT / "README.md"]
     while to_read:
         document = to_read.pop()
         links = re.findall(r"\]\(([^)#:]+\.md)", document.read_text(encoding="utf-8"))
-        found = {(document.parent / link).resolve() for link in links} - reached
-        reached |= found
-        to_read += found
+        new_links = {(document.parent / link).resolve() for link in links} - reached
+        reached |= new_links
+        to_read += new_links
     assert not [path.name for path in DOCS if path.resolve() not in reached]
     assert ROOT.resolve() / "docs/settings.md" in reached
 
 
 def anchors(document: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """The anchors that GitHub generates for headings."""
     text = BLOCK.sub("", document.read_text(encoding="utf-8"))
     headings = [heading.lower() for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
 
 
-def test_links_into_documents_lead_to_a_heading() -> None:
+def test_links_to_headings_exist() -> None:
     links = 0
     for document in (ROOT / "README.md", *DOCS):
         for name, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
@@ -135,14 +135,14 @@ def test_links_into_documents_lead_to_a_heading() -> None:
     assert links > 20
 
 
-def test_what_the_paper_is_set_beside_is_there() -> None:
+def test_code_links_of_the_paper_page_exist() -> None:
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
     for name, file in set(re.findall(r"\[`(\w+)`\]\(\.\./([\w/]+\.py)\)", page)):
         nodes = ast.walk(ast.parse((ROOT / file).read_text(encoding="utf-8")))
         assert name in {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}, name
 
 
-def test_the_tests_that_pages_name_exist() -> None:
+def test_tests_named_in_the_documents_exist() -> None:
     code = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
     tests = set(re.findall(r"^def (test_\w+)", "\n".join(code.values()), re.MULTILINE))
     pages = [path.read_text(encoding="utf-8") for path in DOCS]
@@ -160,9 +160,9 @@ def test_getting_started_lists_the_steps_of_the_quickstart() -> None:
     assert len(steps) == 5
 
 
-def messages_of_the_code() -> list[re.Pattern[str]]:
-    """What the programs can say: every text of the code that has some words, with holes for its values."""
-    found = set()
+def message_patterns() -> list[re.Pattern[str]]:
+    """Patterns of the messages of the programs: strings with several words, in which values match anything."""
+    texts = set()
     for folder in ("t2t_keras", "launch"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -175,10 +175,10 @@ def messages_of_the_code() -> list[re.Pattern[str]]:
                 else:
                     continue
                 if sum(len(re.findall(r"\w", part)) for part in parts if part) >= 12:
-                    found.add("".join(".+" if part is None else re.escape(part) for part in parts))
-    found |= {re.escape(text) + ".+" for text in re.findall(r"sys\.exit\(\"(.+?)\"", (ROOT / "Makefile").read_text())}
-    # Before a message may stand what the program puts there, and the file or line that it is of.
-    return [re.compile(rf"(error: |warning: )?([^ ]+(, line \d+)?: )?{text}", re.DOTALL) for text in sorted(found)]
+                    texts.add("".join(".+" if part is None else re.escape(part) for part in parts))
+    texts |= {re.escape(text) + ".+" for text in re.findall(r"sys\.exit\(\"(.+?)\"", (ROOT / "Makefile").read_text())}
+    # A message may follow a prefix of the program, and a file or line.
+    return [re.compile(rf"(error: |warning: )?([^ ]+(, line \d+)?: )?{text}", re.DOTALL) for text in sorted(texts)]
 
 
 def symptoms() -> list[str]:
@@ -187,16 +187,16 @@ def symptoms() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
-def test_every_symptom_is_a_message_of_the_code() -> None:
-    patterns = messages_of_the_code()
+def test_documented_symptoms_are_messages_of_the_code() -> None:
+    patterns = message_patterns()
     assert len(symptoms()) >= 25
     assert not [symptom for symptom in symptoms() if not any(pattern.fullmatch(symptom) for pattern in patterns)]
-    for nobody_says in ("error: the model is too large for this machine", "error: runs/mine is trained already"):
-        assert not any(pattern.fullmatch(nobody_says) for pattern in patterns)
+    for unknown_message in ("error: the model is too large for this machine", "error: runs/mine is trained already"):
+        assert not any(pattern.fullmatch(unknown_message) for pattern in patterns)
 
 
-def test_plans_of_scaling_are_what_their_commands_print() -> None:
-    """The commands stand in the order of their outputs."""
+def test_documented_plans_equal_the_output_of_their_commands() -> None:
+    """The page has the commands in the order of the outputs."""
     text = (ROOT / "docs/scaling_measured.md").read_text(encoding="utf-8")
     blocks = [(language, code.replace("\\\n", " ")) for language, code in BLOCK.findall(text)]
     lines = [line for language, code in blocks if not language for line in code.splitlines()]
@@ -206,16 +206,16 @@ def test_plans_of_scaling_are_what_their_commands_print() -> None:
     assert len(commands) == len(outputs) == 2
     for command, output in zip(commands, outputs, strict=True):
         program = ["-m", "launch.describe", *command]
-        done = programs.run(program, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert output in done.stdout, command
+        result = programs.run(program, env=environment, capture_output=True, text=True, timeout=300)
+        assert result.returncode == 0, result.stderr
+        assert output in result.stdout, command
 
 
-def test_the_table_of_other_systems_is_that_of_its_records() -> None:
+def test_table_of_other_systems_agrees_with_its_records() -> None:
     folder = ROOT / "docs" / "tables" / "table2"
     study = Study(folder, read_settings(folder, {}))
-    printed = re.findall(r"^\| \w+ +\| (.+) \|$", study.table.markdown(study.states()), re.MULTILINE)
-    rows = [[cell.strip() for cell in row.split(" | ")] for row in printed]
+    printed_rows = re.findall(r"^\| \w+ +\| (.+) \|$", study.table.markdown(study.states()), re.MULTILINE)
+    rows = [[cell.strip() for cell in row.split(" | ")] for row in printed_rows]
     finished = [row[:9] for row in rows if row[1] and not row[-1]]
     assert len(finished) >= 13
     documented = (ROOT / "docs" / "table2_measured.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is told before anything is translated, perplexity against NumPy, files."""
+"""Errors before translation, perplexity compared with NumPy, and files."""
 
 import dataclasses
 import json
@@ -29,7 +29,7 @@ class UntouchedTranslator:
         pytest.fail("translated")
 
 
-def test_a_missing_tokeniser_is_told_before_anything_is_translated(monkeypatch, caplog):
+def test_missing_tokenizers_are_reported_before_translation(monkeypatch, caplog):
     monkeypatch.setattr(tokenizer_ja_mecab, "MeCab", None)
     references = ["私は図書館で本を読みます。"]
     message = r"target language 'ja' needs a tokenizer that is not installed: pip install 'sacrebleu\[ja\]'"
@@ -37,17 +37,17 @@ def test_a_missing_tokeniser_is_told_before_anything_is_translated(monkeypatch, 
         evaluation.evaluate(UntouchedTranslator(), references, references)
     with pytest.raises(InputError, match=message):
         sacrebleu_scores(references, references)
-    # A training goes on.
+    # Training continues.
     assert bleu(["私は図書館で本を書きます。"], references) > 50
     assert "BLEU is computed on characters" in caplog.text
 
 
-def test_what_cannot_be_scored_is_told_before_anything_is_translated():
+def test_unsupported_scores_are_reported_before_translation():
     with pytest.raises(InputError, match="the paper's BLEU"):
         evaluation.evaluate(UntouchedTranslator(), ["a"], ["他在图书馆里看书。"], ScoringSettings(paper_bleu=True))
 
 
-def test_cross_entropy_equals_one_by_one():
+def test_cross_entropy_does_not_depend_on_the_batch():
     tokenizer, model = tiny.tokenizer(), tiny.transformer()
     sources, targets = tiny.SENTENCES, [*tiny.SENTENCES[1:], ""]
     total, count = evaluation.corpus_cross_entropy(model, tokenizer, sources, targets, tokens_per_batch=90)
@@ -64,7 +64,7 @@ def test_cross_entropy_equals_one_by_one():
     assert evaluation.perplexity((total, count)) == pytest.approx(math.exp(total / count))
 
 
-def test_perplexity_of_a_uniform_model_is_its_vocabulary():
+def test_perplexity_of_a_uniform_model_is_the_vocabulary_size():
     class Uniform:
         def states(self, inputs, training):
             return States(tf.zeros([*tf.unstack(tf.shape(inputs["target"])), 1]), tf.zeros([]))
@@ -78,7 +78,7 @@ def test_perplexity_of_a_uniform_model_is_its_vocabulary():
     assert math.isnan(evaluation.perplexity((math.nan, 1)))
 
 
-def test_overlong_reference_is_cut(monkeypatch):
+def test_overlong_references_are_truncated(monkeypatch):
     monkeypatch.setattr(evaluation, "MAX_CROSS_ENTROPY_LENGTH", 6)
     _, count = evaluation.corpus_cross_entropy(tiny.transformer(), tiny.tokenizer(), ["A man"], ["dog " * 1000])
     assert count == 6
@@ -103,14 +103,14 @@ def test_evaluate_and_write(tmp_path):
     assert written["scores"][0]["name"] == "BLEU" and written["num_long_lines"] == 1
     assert written["num_cut"] == 0
     assert sorted(path.name for path in scores_path.parent.iterdir()) == ["hypotheses.txt", "scores.json"]
-    for none in (math.inf, math.nan, None):  # which JSON has no numbers for
+    for missing_value in (math.inf, math.nan, None):  # JSON cannot represent these numbers
         _, scores_path = evaluation.write_evaluation(
-            tmp_path, dataclasses.replace(result, perplexity=none, nats_per_line=none), {}
+            tmp_path, dataclasses.replace(result, perplexity=missing_value, nats_per_line=missing_value), {}
         )
         assert json.loads(scores_path.read_text(encoding="utf-8"), parse_constant=pytest.fail)["perplexity"] is None
 
 
-def test_outputs_that_are_cut_are_counted():
+def test_truncated_outputs_are_counted():
     tokenizer = tiny.tokenizer()
     config = DecodeConfig(beam_size=1, max_length_factor=0, max_length_offset=5)
     translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), config)
@@ -118,15 +118,15 @@ def test_outputs_that_are_cut_are_counted():
     assert evaluation.evaluate(translator, lines, lines).num_cut == len(tiny.SENTENCES)
 
 
-def test_what_is_timed_was_traced_before(monkeypatch):
-    """By a line with text, since nothing is traced for one without."""
-    tokenizer, asked = tiny.tokenizer(), []
+def test_searches_are_traced_before_they_are_timed(monkeypatch):
+    """A line with text traces the search; a blank line would not."""
+    tokenizer, translated_lines = tiny.tokenizer(), []
     translator = Translator(tokenizer, tiny.CopyModel(tokenizer.vocab_size), DecodeConfig(beam_size=1))
     translate = translator.translate
     monkeypatch.setattr(
-        translator, "translate", lambda lines, *rest, **options: asked.append(lines) or translate(lines)
+        translator, "translate", lambda lines, *rest, **options: translated_lines.append(lines) or translate(lines)
     )
     for lines in ([" ", "A man"], [Request(" "), Request("A man")], [" "]):
-        asked.clear()
+        translated_lines.clear()
         evaluation.evaluate(translator, lines, ["-", "A man"][: len(lines)])
-        assert asked == [lines[-1:], lines]
+        assert translated_lines == [lines[-1:], lines]

@@ -1,4 +1,4 @@
-"""What training and export promise, for every family that comes with the package."""
+"""Training and export work for every family of the package."""
 
 import json
 import os
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.integration
 
 TESTS = pathlib.Path(__file__).parent
 STEPS = 4
-# So few that one of two shares is empty in most batches.
+# Batches are so small that one of two shares is usually empty.
 TRAIN = {"tokens_per_batch": 20, "clip_norm": 0.5}
 
 every_family = pytest.mark.parametrize("family", TINY)
 
 
-def test_every_family_is_here():
+def test_all_families_are_tested():
     assert set(TINY) == set(_FAMILIES)
 
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory) -> dict[str, np.ndarray]:
-    """Losses and weights of a few steps without dropout, on one replica and on two."""
+    """Losses and weights after a few steps without dropout, on one replica and on two."""
     folder = tmp_path_factory.mktemp("every_family")
     cases = {
         f"{family}_{replicas}": {"replicas": replicas, "steps": STEPS, "model": family, "train": TRAIN}
@@ -54,7 +54,7 @@ def trainings(tmp_path_factory) -> dict[str, np.ndarray]:
 
 
 @every_family
-def test_two_replicas_compute_what_one_does(trainings, family):
+def test_two_replicas_equal_one(trainings, family):
     one, two = (trainings[f"{family}_{replicas}:loss"] for replicas in (1, 2))
     assert len(set(one)) == STEPS
     np.testing.assert_allclose(two, one, rtol=1e-5)
@@ -62,8 +62,8 @@ def test_two_replicas_compute_what_one_does(trainings, family):
 
 @pytest.mark.slow
 @every_family
-def test_it_goes_on_bit_for_bit(family):
-    """From what a checkpoint holds, with dropout and the other randomness of training."""
+def test_resumed_training_is_bit_identical(family):
+    """Resumes from the contents of a checkpoint, with dropout and other randomness."""
     strategy = make_strategy("cpu", 1)
     noise = {"gate_noise": True} if hasattr(TINY[family], "gate_noise") else {}
     model = tiny_family(family, dropout_rate=0.3, **noise)
@@ -81,7 +81,7 @@ def test_it_goes_on_bit_for_bit(family):
 
 @pytest.mark.slow
 @every_family
-def test_compiled_by_xla_it_computes_the_same(family):
+def test_xla_computes_the_same(family):
     plain, compiled = (
         trajectory(steps=2, model=family, train={"static_shapes": True, "jit_compile": jit_compile})["loss"]
         for jit_compile in (False, True)
@@ -90,39 +90,39 @@ def test_compiled_by_xla_it_computes_the_same(family):
     np.testing.assert_allclose(compiled, plain, rtol=1e-5)
 
 
-# tests/export/ has the Transformer.
+# tests/export/ tests the Transformer.
 OTHERS = [family for family in TINY if family not in ("transformer", "rnn_attention")]
 
 
 @pytest.mark.parametrize("family", ["rnn_attention", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
-def test_its_export_translates_and_scores_as_it_does(family, tmp_path):
+def test_exports_translate_and_score_like_the_translator(family, tmp_path):
     vocab_size = tiny.tokenizer().vocab_size
     keras.utils.set_random_seed(1)
     model = families.make_model(tiny_family(family, vocab_size=vocab_size))
     for weight in model.trainable_variables:
-        weight.assign(3 * weight)  # it is sure of what it says
+        weight.assign(3 * weight)  # makes the outputs more certain
     translator = Translator(tiny.tokenizer(), model, DecodeConfig(beam_size=3, max_length_offset=2))
     config = Config(model=model.config, data=DataConfig(vocab_size=vocab_size), decode=translator.config)
     version = export_translator(translator, config, tmp_path / family)
     signatures = tf.saved_model.load(str(version)).signatures
     texts = tf.constant(tiny.SENTENCES)
-    found, expected = signatures["serving_default"](texts), translator.translate(tiny.SENTENCES)
-    assert [text.decode() for text in found["translation"].numpy()] == [each.text for each in expected]
-    np.testing.assert_allclose(found["score"], [each.score for each in expected], rtol=1e-5, atol=1e-4)
+    actual, expected = signatures["serving_default"](texts), translator.translate(tiny.SENTENCES)
+    assert [text.decode() for text in actual["translation"].numpy()] == [each.text for each in expected]
+    np.testing.assert_allclose(actual["score"], [each.score for each in expected], rtol=1e-5, atol=1e-4)
     assert len({each.text for each in expected}) > 1
     state, outputs = signatures["stream_begin"](text=texts[1:2]), {"done": False}
-    while not outputs["done"]:  # by a step function that has seen nothing of the source but its length
+    while not outputs["done"]:  # with a step function that has not seen the source
         outputs = signatures["stream_advance"](steps=tf.constant(3), **state)
         state = {name: outputs[name] for name in state}
-    np.testing.assert_array_equal(outputs["translation"], found["translation"][1:2])
-    np.testing.assert_allclose(outputs["score"], found["score"][1:2], rtol=2e-4)  # the batches differ in size
+    np.testing.assert_array_equal(outputs["translation"], actual["translation"][1:2])
+    np.testing.assert_allclose(outputs["score"], actual["score"][1:2], rtol=2e-4)  # the batches differ in size
     log_probs = signatures["score"](text=texts, target=texts[::-1])["log_probability"]
     expected = translator.score(tiny.SENTENCES, tiny.SENTENCES[::-1])
     np.testing.assert_allclose(log_probs, [each.log_prob for each in expected], rtol=1e-5, atol=1e-4)
 
 
-def test_all_families_search_as_one_ensemble():
-    """Beside each other, over one vocabulary: what the steps sum up is what forced decoding finds."""
+def test_ensemble_of_all_families():
+    """Different families share a vocabulary; the sum of their steps equals the scores of forced decoding."""
     keras.utils.set_random_seed(1)
     models = [families.make_model(config) for config in TINY.values()]
     for weight in (weight for model in models for weight in model.trainable_variables):

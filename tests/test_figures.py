@@ -1,4 +1,4 @@
-"""The drawings of the documents are what their program draws, and lead to what is there."""
+"""The figures in the documents equal the output of the drawing program, and their links exist."""
 
 import ast
 import re
@@ -19,12 +19,15 @@ import plan_costs  # noqa: E402
 
 
 @pytest.mark.parametrize("name", [*draw.FIGURES, *draw.RECORDINGS])
-def test_what_is_committed_is_what_is_drawn(name: str) -> None:
+def test_committed_figures_are_current(name: str) -> None:
     assert (draw.FOLDER / name).read_text(encoding="utf-8") == {**draw.FIGURES, **draw.RECORDINGS}[name]()
 
 
-@pytest.mark.parametrize("name", draw.FIGURES)
-def test_each_box_leads_to_a_file_that_defines_what_it_names(name: str) -> None:
+CHARTS = ("table2", "table2_equal_cost", "attention_study", "plan_cost", "engines", "server_load")
+
+
+@pytest.mark.parametrize("name", [name for name in draw.FIGURES if name.removesuffix(".svg") not in CHARTS])
+def test_links_of_figures_exist(name: str) -> None:
     links = re.findall(r'<a href="([^"#]+)#?([^"]*)">', (draw.FOLDER / name).read_text(encoding="utf-8"))
     assert links
     for file, defined in links:
@@ -33,7 +36,7 @@ def test_each_box_leads_to_a_file_that_defines_what_it_names(name: str) -> None:
         assert not defined or defined in names, f"{file}#{defined}"
 
 
-def test_curves_are_the_figures_of_the_pages() -> None:
+def test_curves_agree_with_the_tables() -> None:
     page = (ROOT / "docs/tables_measured.md").read_text(encoding="utf-8")
     for layer, (name, *_) in layer_types.LAYERS.items():
         (first, *_, last), (*_, most) = (
@@ -46,7 +49,7 @@ def test_curves_are_the_figures_of_the_pages() -> None:
     assert plan_costs.measured("memory", "planning")[1] == (1e6, 0.07)
 
 
-def test_every_row_of_the_attention_study_is_drawn_as_its_table_has_it() -> None:
+def test_figure_of_the_attention_study_agrees_with_its_table() -> None:
     page = (ROOT / "docs/tables_measured.md").read_text(encoding="utf-8").partition("| row | score | d_k |")[2]
     table = re.findall(r"^\| \w+ \| ([^|]+) \| (\d+) \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|", page, re.MULTILINE)
     drawn = [
@@ -61,7 +64,7 @@ def test_every_row_of_the_attention_study_is_drawn_as_its_table_has_it() -> None
     assert sorted(table) == sorted(drawn) and len(drawn) >= 8
 
 
-def test_every_system_at_equal_cost_is_drawn_as_its_table_has_it() -> None:
+def test_figure_of_equal_cost_agrees_with_its_table() -> None:
     page = (ROOT / "docs/table2_measured.md").read_text(encoding="utf-8").partition("## Equal cost")[2]
     table = re.findall(r"^\| ([^|]+) \| (tenth|fifth|whole) \| [\d,]+ \| ([\d.]+) \|", page, re.MULTILINE)
     drawn = [

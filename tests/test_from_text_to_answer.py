@@ -1,4 +1,4 @@
-"""One path through all programs: two text files become an answer of the server."""
+"""The path through all programs, from two text files to a response of the server."""
 
 import re
 
@@ -9,18 +9,18 @@ from tests import programs
 
 MODEL = ["num_encoder_layers=1", "num_decoder_layers=1", "d_model=16", "d_ff=32", "num_heads=2", "dropout_rate=0"]
 TRAIN = ["max_steps=30", "checkpoint_steps=10", "tokens_per_batch=400", "warmup_steps=10", "validation_sentences=4"]
-# A model that has learned little does not end by itself, or at once.
+# A barely trained model ends its outputs immediately or never.
 SHORT = ["--beam_size=2", "--max_length_offset=4", "--min_length=2"]
 SETTINGS = [*(f"--set=model.{each}" for each in MODEL), *(f"--set=train.{each}" for each in TRAIN)]
 SIDES = (("source", "low"), ("target", "up"))
 LINES = ["one two three", "", "seven six five four"]
-# Of a term that no other line has, so that one process translates with it and without.
+# A term that only one line contains, so that one process translates with and without it.
 TERM, FORMS = "two one", "SIX|FIVE"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Text whose translation is the same in capitals, as two files for each split."""
+    """Two text files per split; a translation is its source in capitals."""
     folder, rng = tmp_path_factory.mktemp("text"), np.random.default_rng(1)
     words = ["one", "two", "three", "four", "five", "six", "seven"]
     for split, count in (("train", 300), ("test", 10)):
@@ -30,13 +30,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_two_text_files_become_an_answer_of_the_server(folder):
+def test_from_text_files_to_a_response_of_the_server(folder):
     def launch(program: str, *flags: str, stdin: str = "") -> str:
-        done = programs.run(["-m", f"launch.{program}", *flags], input=stdin, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = programs.run(["-m", f"launch.{program}", *flags], input=stdin, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
-    data, run, exported = folder / "data", folder / "run", folder / "export" / "mine"
+    data, run, export_dir = folder / "data", folder / "run", folder / "export" / "mine"
     files = [f"--{split}_{side}={folder / split}.{end}" for split in ("train", "test") for side, end in SIDES]
     assert "pairs kept" in launch("prepare_data", *files, f"--data_dir={data}", "--vocab_size=320")
     launch("train", f"--data_dir={data}", f"--model_dir={run}", "--preset=tiny", *SETTINGS)
@@ -48,11 +48,11 @@ def test_two_text_files_become_an_answer_of_the_server(folder):
     assert re.search(r"^BLEU +[\d.]+ .*\|tok:13a\|", scores, re.MULTILINE)
     (folder / "terms.tsv").write_text(f"{TERM}\t{FORMS}\n", encoding="utf-8")
     flags = [f"--model_dir={run}", *SHORT, f"--glossary={folder / 'terms.tsv'}"]
-    *translated, forced, end = launch("translate", *flags, stdin="\n".join([*LINES, TERM, ""])).split("\n")
-    assert len(translated) == len(LINES) and translated[0] and not translated[1] and not end
+    *translations, forced, end = launch("translate", *flags, stdin="\n".join([*LINES, TERM, ""])).split("\n")
+    assert len(translations) == len(LINES) and translations[0] and not translations[1] and not end
     assert {"SIX", "FIVE"} & set(forced.split())
-    launch("export", f"--model_dir={run}", f"--export_dir={exported}", *SHORT)
+    launch("export", f"--model_dir={run}", f"--export_dir={export_dir}", *SHORT)
     requests = {"inputs": LINES}, {"inputs": [*LINES, TERM], "glossary": [[TERM, FORMS]]}
-    plain, glossed = programs.answers(exported, *requests)
-    assert plain["translation"] == translated and glossed["translation"] == [*translated, forced]
+    plain, glossed = programs.predict(export_dir, *requests)
+    assert plain["translation"] == translations and glossed["translation"] == [*translations, forced]
     assert glossed["missing_terms"] == [[], [], [], []]

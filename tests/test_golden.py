@@ -1,4 +1,4 @@
-"""What earlier code computed is computed still: names of weights, searches, a run that goes on, an export."""
+"""The code computes the same as earlier versions: names of weights, searches, a resumed run, and an export."""
 
 import json
 import pathlib
@@ -26,12 +26,12 @@ def old_export(tmp_path_factory):
     return recorder.unpacked_export(GOLDEN / "export", tmp_path_factory.mktemp("export") / "1")
 
 
-def assert_same(found, expected):
-    """Texts and token ids are equal, and scores but for rounding."""
-    assert [[item["text"] for item in nbest] for nbest in found] == [
+def assert_same(actual, expected):
+    """Texts and token ids are equal, and scores are equal except for rounding."""
+    assert [[item["text"] for item in nbest] for nbest in actual] == [
         [item["text"] for item in nbest] for nbest in expected
     ]
-    for nbest, golden in zip(found, expected, strict=True):
+    for nbest, golden in zip(actual, expected, strict=True):
         for item, golden_item in zip(nbest, golden, strict=True):
             assert json.loads(json.dumps(item["token_ids"])) == golden_item["token_ids"]
             for name in ("score", "log_prob"):
@@ -48,26 +48,26 @@ def test_searches(name):
     assert_same(recorder.search_results(GOLDEN, name), SEARCHES[name])
 
 
-def test_a_run_goes_on(tmp_path):
+def test_old_run_resumes(tmp_path):
     shutil.copytree(GOLDEN / "run", tmp_path / "run")
     recorder.prepare(tmp_path / "data")
     recorder.resume(tmp_path / "run", tmp_path / "data")
     np.testing.assert_allclose(recorder.losses(tmp_path / "run"), LOSSES, rtol=1e-5)
 
 
-def test_an_old_export_translates_as_it_did(old_export):
+def test_old_export_translates_the_same(old_export):
     requests = recorder.requests({})
     translator = Translator.load(old_export)
-    found = [[recorder.translation_values(best)] for best in translator.translate(requests)]
+    actual = [[recorder.translation_values(best)] for best in translator.translate(requests)]
     expected = [nbest[:1] for nbest in SEARCHES["beam"]]
-    assert_same(found, expected)
+    assert_same(actual, expected)
     signature = tf.saved_model.load(str(old_export)).signatures["serving_default"]
     outputs = signature(text=tf.constant([request.text for request in requests]))
     assert [text.decode() for text in outputs["translation"].numpy()] == [best["text"] for (best,) in expected]
 
 
 def test_signatures_of_an_export(old_export, tmp_path):
-    """New signatures and new outputs are compatible; old ones stay as they were."""
+    """New signatures and outputs may be added, and the old ones stay unchanged."""
     flags = [f"--model_dir={GOLDEN / 'run'}", f"--export_dir={tmp_path / 'export'}"]
     recorder.launch("export", *flags, cwd=tmp_path)
     before, now = signatures(old_export), signatures(tmp_path / "export" / "1")
@@ -79,7 +79,7 @@ def test_signatures_of_an_export(old_export, tmp_path):
 
 def signatures(version):
     """Signature -> "inputs" or "outputs" -> name -> dtype and shape."""
-    saved = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
+    saved_model = saved_model_pb2.SavedModel.FromString((version / "saved_model.pb").read_bytes())
     return {
         name: {
             side: {
@@ -88,5 +88,5 @@ def signatures(version):
             }
             for side in ("inputs", "outputs")
         }
-        for name, signature in saved.meta_graphs[0].signature_def.items()
+        for name, signature in saved_model.meta_graphs[0].signature_def.items()
     }

@@ -1,4 +1,4 @@
-"""The notebooks of the documents run, with few updates on little, and what is published has a full run's outputs."""
+"""The notebooks run with few updates and little data, and the published files contain the outputs of a full run."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from tests import programs
 
 ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
-# What each prints however little it has learned, and how often.
+# Texts that each notebook prints, independent of training, and how often.
 PRINTED = {
     "fine_tune": {"BLEU of ": 2, "taken: 44 weights": 1, " --> ": 2},
     "own_files": {"model card: ": 1, " --> ": 2, "stopped: 0": 1},
@@ -18,19 +18,19 @@ PRINTED = {
     "serving": {" --> ": 11, "400 ": 2, "as by REST: True": 1, "stopped, all answered: True": 1},
 }
 
-# What a full run has many of, and how few are enough here.
-FEWER = {
+# The amounts of data in a full run, and the amounts here.
+SMALLER_DATA = {
     "fine_tune": ("valid=100, test=100", "valid=5, test=5"),
     "own_files": ("range(4000)", "range(600)"),
     "paper": ("examples(500)", "examples(20)"),
     "serving": ("range(3000)", "range(400)"),
 }
 
-# Before a notebook that has nothing of TensorFlow itself: its programs are forks too.
-FORKING = """
+# A prefix for a notebook that does not use TensorFlow itself, so that its programs are forks too.
+FORK_PROGRAMS = """
 import multiprocessing
 from tests import programs
-programs._forks, programs.quickly = lambda: multiprocessing.get_context("fork"), True
+programs._fork_context, programs.quick_mode = lambda: multiprocessing.get_context("fork"), True
 """
 
 
@@ -40,26 +40,26 @@ def code_cells(path: pathlib.Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_cell_has_run_once_in_order_without_an_error(path):
+def test_published_cells_ran_in_order_without_errors(path):
     cells = code_cells(path)
     assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)]
     assert not [output for cell in cells for output in cell["outputs"] if output["output_type"] == "error"]
 
 
-# Those of the slow ring train, score and search as the others do.
+# The slow notebooks train, score and search like the others.
 SLOW = {"fine_tune", "paper"}
-RINGS = [
+MARKED_NOTEBOOKS = [
     pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem in SLOW else pytest.mark.integration)
     for path in NOTEBOOKS
 ]
 
 
-@pytest.mark.parametrize("path", RINGS)
-def test_it_runs_with_few_updates(path, tmp_path):
+@pytest.mark.parametrize("path", MARKED_NOTEBOOKS)
+def test_notebooks_run_with_few_updates(path, tmp_path):
     cells = ["".join(cell["source"]) for cell in code_cells(path)]
     (settings,) = [cell for cell in cells if cell.startswith("UPDATES = ")]
     cells[cells.index(settings)] = "UPDATES = 4"
-    code, (many, few) = "\n".join(cells), FEWER[path.stem]
+    code, (many, few) = "\n".join(cells), SMALLER_DATA[path.stem]
     assert many in code
     code = code.replace(many, few)
     if path.stem == "own_files":
@@ -67,9 +67,9 @@ def test_it_runs_with_few_updates(path, tmp_path):
         for function, forked in (("run", "run"), ("Popen", "Program")):
             assert f"subprocess.{function}([sys.executable, " in code
             code = code.replace(f"subprocess.{function}([sys.executable, ", f"programs.{forked}([")
-        code = FORKING + code
+        code = FORK_PROGRAMS + code
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
-    done = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    result = programs.run(["-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
     for words, times in PRINTED[path.stem].items():
-        assert done.stdout.count(words) == times, words
+        assert result.stdout.count(words) == times, words

@@ -1,4 +1,4 @@
-"""A family of models that is registered from outside goes wherever the Transformer goes."""
+"""A family of models that is registered by an extension works wherever the Transformer does."""
 
 import importlib
 import os
@@ -34,12 +34,12 @@ pytestmark = pytest.mark.integration
 TESTS = pathlib.Path(__file__).parent
 EXTENSION = f"--extension={TESTS / 'toy_family.py'}"
 STEPS, CHECKPOINT_STEPS = 120, 20
-PATIENCE = 600  # seconds that a busy machine may take
+PATIENCE = 600  # seconds that any wait may take on a busy machine
 
 
 @pytest.fixture(scope="module", autouse=True)
 def toy_family():
-    """Known as long as these tests run: others list what comes with the package."""
+    """Registers the family while these tests run, because other tests list the registered families."""
     with (
         mock.patch.dict(registry._FAMILIES),
         mock.patch.dict(families._MODELS),
@@ -64,7 +64,7 @@ def flags(data: PreparedData, name: str, *more: str, **train) -> list[str]:
 
 
 def kill(arguments: list[str], model_dir: pathlib.Path, step: int) -> None:
-    """Starts the program, and kills it once that step is in its metrics."""
+    """Starts the program, and kills it when its metrics contain the step."""
     with programs.Program(["-m", "launch.train", *arguments], stderr=subprocess.DEVNULL) as process:
         deadline = time.monotonic() + PATIENCE
         while not any(record["step"] >= step for record in read_metrics(Run(model_dir).metrics_path)[-5:]):
@@ -75,7 +75,7 @@ def kill(arguments: list[str], model_dir: pathlib.Path, step: int) -> None:
 
 @pytest.fixture(scope="module")
 def runs(data) -> pathlib.Path:
-    """The folder of trainings: one left alone and one killed; on one replica and on eight, without dropout."""
+    """The folder of runs: an uninterrupted and a killed one, and runs on one and eight replicas without dropout."""
     folder = pathlib.Path(data.directory).parent
     kill(flags(data, "killed"), folder / "killed", CHECKPOINT_STEPS + 7)
     few = {"max_steps": 6, "checkpoint_steps": 6, "steps_per_call": 3}
@@ -84,16 +84,19 @@ def runs(data) -> pathlib.Path:
         flags(data, "killed"),
         flags(data, "alone"),
         flags(data, "one", plain, **few),
-        [EXTENSION, f"--model_dir={folder / 'one'}"],  # by itself a run knows its family
+        [EXTENSION, f"--model_dir={folder / 'one'}"],  # the run stores its family
         [f"--model_dir={folder / 'alone'}", "--extension=no_such_module"],
     ]
     *done, missing = run_cases("launch.train", [(case, b"") for case in cases])
-    # Risk begins with what was trained; one of its runs stops between two lines of its log.
+    # Risk training starts from the trained weights; one of its runs stops between two log lines.
     few_of_risk = {**few, "objective": "risk", "risk_samples": 3, "log_steps": 4, "checkpoint_steps": 3}
-    begin = [plain, f"--init_from={folder / 'alone'}"]
-    half = {**few_of_risk, "max_steps": 3}
-    cases = [flags(data, "risk_halves", *begin, **half), flags(data, "risk_halves", *begin, **few_of_risk)]
-    cases.append(flags(data, "risk", *begin, **few_of_risk))
+    start_flags = [plain, f"--init_from={folder / 'alone'}"]
+    half_of_risk = {**few_of_risk, "max_steps": 3}
+    cases = [
+        flags(data, "risk_halves", *start_flags, **half_of_risk),
+        flags(data, "risk_halves", *start_flags, **few_of_risk),
+    ]
+    cases.append(flags(data, "risk", *start_flags, **few_of_risk))
     done += run_cases("launch.train", [(case, b"") for case in cases])
     done += run_cases("launch.train", [(flags(data, "eight", plain, "--strategy=cpu", "--replicas=8", **few), b"")])
     assert [status for status, *_ in done] == [0] * 8, done
@@ -107,7 +110,7 @@ def translator(runs) -> Translator:
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_is_as_if_nothing_had_been(runs):
+def test_killed_and_resumed_training_equals_uninterrupted_training(runs):
     drill.assert_same_checkpoint(runs / "killed", runs / "alone", STEPS)
     assert drill.records(runs / "killed") == drill.records(runs / "alone")
     assert drill.records(runs / "alone")[-1]["step"] == STEPS
@@ -128,18 +131,18 @@ LINES = tiny_training.sentences(5, seed=9)
     ],
     ids=lambda settings: ",".join(settings),
 )
-def test_every_search_finds_what_teacher_forcing_scores_alike(runs, settings):
-    """The cache follows the hypotheses, and a step is a position of the whole."""
+def test_searches_agree_with_forced_decoding(runs, settings):
+    """The cache follows the hypotheses, and each step equals a position of the forward pass."""
     translator = Translator.load(runs / "alone", settings=DecodeConfig(max_length_offset=8, **settings))
-    for found in translator.translate_nbest(LINES, settings["beam_size"]):
-        sources, targets = ([getattr(t, name)[0] for t in found] for name in ("source_ids", "token_ids"))
+    for nbest in translator.translate_nbest(LINES, settings["beam_size"]):
+        sources, targets = ([getattr(t, name)[0] for t in nbest] for name in ("source_ids", "token_ids"))
         forced = translator.score_tokens(sources, targets)
-        np.testing.assert_allclose([f.log_prob for f in forced], [t.log_prob for t in found], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose([f.log_prob for f in forced], [t.log_prob for t in nbest], rtol=1e-4, atol=1e-4)
         assert len({tuple(ids) for ids in targets}) > len(targets) // 2
 
 
 @pytest.mark.slow
-def test_prefixes_and_constraints_hold(translator):
+def test_prefixes_and_constraints(translator):
     requests = [Request(LINES[0], prefix="ba do"), Request(LINES[1], constraints=("ge fo",), excluded=("ka",))]
     texts = [translation.text for translation in translator.translate(requests)]
     assert texts[0].startswith("ba do") and "ge fo" in texts[1] and "ka" not in texts[1].split()
@@ -153,7 +156,7 @@ def test_prefixes_and_constraints_hold(translator):
         ({"bfloat16": True}, r"decode\.bfloat16: the model does not support bfloat16"),
     ],
 )
-def test_what_it_does_not_offer_is_refused(runs, settings, message):
+def test_unsupported_capabilities_are_rejected(runs, settings, message):
     with pytest.raises(InputError, match=message):
         Translator.load(runs / "alone", settings=DecodeConfig(**settings))
 
@@ -164,37 +167,37 @@ def version(translator, runs) -> pathlib.Path:
 
 
 @pytest.mark.slow
-def test_a_server_serves_it_and_knows_of_no_family(translator, version):
-    (outputs,) = programs.answers(version.parent, {"inputs": LINES})
+def test_exports_can_be_served_without_the_extension(translator, version):
+    (outputs,) = programs.predict(version.parent, {"inputs": LINES})
     assert outputs["translation"] == [translation.text for translation in translator.translate(LINES)]
 
 
 @pytest.mark.slow
 def test_other_programs(translator, runs, tmp_path):
-    """The table of its sizes, its translations, and what becomes of a family that nobody registers."""
+    """The program prints sizes, translates, and rejects a family that no extension registers."""
     source = tmp_path / "source.txt"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     model_dir = f"--model_dir={runs / 'alone'}"
     (table,) = run_cases("launch.describe", [([EXTENSION, model_dir, "--devices=8"], b"")])
     assert table[0] == 0 and re.search(r"total +5,328", table[1]) and "family " in table[1]
     cases = [[EXTENSION, model_dir, f"--input={source}"], [model_dir, f"--input={source}"]]
-    found, unknown = (run_cases("launch.translate", [(case, b"")])[0] for case in cases)
-    assert found[:2] == (0, "".join(f"{translation.text}\n" for translation in translator.translate(LINES)))
+    known, unknown = (run_cases("launch.translate", [(case, b"")])[0] for case in cases)
+    assert known[:2] == (0, "".join(f"{translation.text}\n" for translation in translator.translate(LINES)))
     picture = [EXTENSION, model_dir, f"--source={LINES[0]}", f"--output={tmp_path}"]
-    (refused,) = run_cases("launch.attention", [(picture, b"")])
-    assert refused[0] == 1 and refused[2].startswith("error: the model (Toy) has no attention, which")
+    (attention_result,) = run_cases("launch.attention", [(picture, b"")])
+    assert attention_result[0] == 1 and attention_result[2].startswith("error: the model (Toy) has no attention, which")
     assert unknown[0] == 1
     assert re.search("unknown model.family 'toy'; valid: .*, transformer, and the families of --extension", unknown[2])
 
 
-def test_its_counts_are_those_of_the_model(toy_family):
+def test_parameter_counts_agree_with_the_model(toy_family):
     model = toy_family.Toy(toy_family.ToyConfig(vocab_size=23, d_model=6))
     model.build()
     assert model.count_params() == sum(model.config.parameter_counts().values())
 
 
-def test_a_process_that_gets_its_settings_knows_the_family(toy_family):
-    """As those that try how much of a batch fits."""
+def test_unpickled_settings_import_the_family(toy_family):
+    """Processes that determine the batch size receive pickled settings."""
     code = "import pickle, sys; from t2t_keras.models.families import make_model; "
     code += "make_model(pickle.load(sys.stdin.buffer).model)"
     config = pickle.dumps(Config(model=toy_family.ToyConfig(vocab_size=9)))
@@ -202,7 +205,7 @@ def test_a_process_that_gets_its_settings_knows_the_family(toy_family):
     programs.run(["-c", code], input=config, check=True, env=environment)
 
 
-def test_extensions_that_cannot_be_told_apart_are_refused(tmp_path):
+def test_conflicting_extensions_are_rejected(tmp_path):
     for name in ("toy_family.py", "queue.py"):
         (tmp_path / name).write_text("", encoding="utf-8")
     flags = [f"--extension={TESTS / 'toy_family.py'}", f"--extension={tmp_path / 'toy_family.py'}"]

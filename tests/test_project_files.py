@@ -1,4 +1,4 @@
-"""The files for editors, commits and the place where the repository is hosted: sound, and about what is there."""
+"""The files for editors, commits and GitHub are valid, and agree with the project."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def steps(workflow: str) -> list[dict]:
     return [step for job in WORKFLOWS[workflow]["jobs"].values() for step in job.get("steps", [])]
 
 
-def test_workflows_run_what_is_there() -> None:
+def test_workflows_run_existing_commands() -> None:
     assert set(WORKFLOWS) == {"ci", "release"}
     for command in (step["run"] for workflow in WORKFLOWS for step in steps(workflow) if "run" in step):
         program, *arguments = shlex.split(command)
@@ -29,7 +29,7 @@ def test_workflows_run_what_is_there() -> None:
             assert program == "test" or os.access(ROOT / program, os.X_OK), command
 
 
-def test_every_change_is_checked_with_every_python_and_tensorflow() -> None:
+def test_ci_covers_every_python_and_tensorflow() -> None:
     (job,) = WORKFLOWS["ci"]["jobs"].values()
     classifiers = [line.rpartition(" :: ")[2] for line in PYPROJECT["project"]["classifiers"] if ":: 3." in line]
     assert job["strategy"]["matrix"]["python"] == classifiers
@@ -40,14 +40,14 @@ def test_every_change_is_checked_with_every_python_and_tensorflow() -> None:
     assert [step["run"] for step in steps("ci") if "run" in step] == [".ci/run"]
 
 
-def test_a_release_that_passes_is_published_without_a_password_by_the_job_that_does_nothing_else() -> None:
+def test_releases_are_published_by_a_separate_job_without_a_password() -> None:
     release = WORKFLOWS["release"]
-    assert release[True] == {"push": {"tags": ["v*"]}}  # YAML reads `on` as a truth value
+    assert release[True] == {"push": {"tags": ["v*"]}}  # YAML parses `on` as true
     build, publish = release["jobs"]["build"], release["jobs"]["publish"]
     assert "permissions" not in build and release["permissions"] == {"contents": "read"}
     assert publish["permissions"] == {"id-token": "write"} and publish["needs"] == ["ci", "build"]
     assert release["jobs"]["ci"] == {"uses": "./.github/workflows/ci.yml"} and "workflow_call" in WORKFLOWS["ci"][True]
     assert not [step for step in publish["steps"] if "run" in step]
     assert "secrets" not in str(release)
-    handed_on = [step["with"] for step in steps("release") if "artifact" in step.get("uses", "")]
-    assert len(handed_on) == 2 and {(files["name"], files["path"]) for files in handed_on} == {("dist", "dist/")}
+    artifacts = [step["with"] for step in steps("release") if "artifact" in step.get("uses", "")]
+    assert len(artifacts) == 2 and {(files["name"], files["path"]) for files in artifacts} == {("dist", "dist/")}

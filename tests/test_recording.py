@@ -1,4 +1,4 @@
-"""Recordings of a terminal and of a page show what was there, in order, and are still where motion is not wanted."""
+"""Recordings of a terminal and of the page show the recorded states in order, and respect reduced motion."""
 
 import base64
 import io
@@ -28,15 +28,15 @@ EVENTS = [
 ]
 
 
-def shown(events, columns: int = 40) -> list[list[tuple[float, str]]]:
+def screen_rows(events, columns: int = 40) -> list[list[tuple[float, str]]]:
     screen = terminal.Screen(columns)
     for when, text in events:
         screen.print(when, text)
     return [[tuple(state) for state in row] for row in screen.rows]
 
 
-def test_a_screen_keeps_what_each_row_showed_and_when():
-    rows = shown(EVENTS)
+def test_screens_record_the_text_and_time_of_each_row():
+    rows = screen_rows(EVENTS)
     assert [row[-1][1].rstrip() for row in rows if row] == ["1. Text", "-------", "step 2: done & <kept>", "the end"]
     assert [(when, text.rstrip()) for when, text in rows[2]] == [
         (1.0, "  0%|    | 0/2"),
@@ -46,11 +46,11 @@ def test_a_screen_keeps_what_each_row_showed_and_when():
     ]
 
 
-def test_a_film_has_of_each_picture_what_changed():
-    """Laid over each other, they are the pictures."""
+def test_films_contain_the_changed_part_of_each_frame():
+    """The images combine to the frames."""
     arrays = [np.full((30, 40, 3), 250, np.uint8) for _ in range(4)]
     for number, array in enumerate(arrays):
-        array[10 : 10 + 5 * min(number, 2), 5:9] = (200, 30, 30)  # grows twice, then stays
+        array[10 : 10 + 5 * min(number, 2), 5:9] = (200, 30, 30)  # grows twice, then stays the same
     frames = [film.Frame(Image.fromarray(array), 0.5 + number) for number, array in enumerate(arrays)]
     root = ElementTree.fromstring(film.film(frames, "what it shows"))
     assert root.find(f"{SVG}title").text == "what it shows" and not list(root.iter(f"{SVG}script"))
@@ -72,7 +72,7 @@ def test_a_film_has_of_each_picture_what_changed():
     assert "@media (prefers-reduced-motion:no-preference){image{animation-duration:8s;" in style
 
 
-def test_pictures_of_the_documents_are_whole_and_small_and_those_that_move_can_be_still():
+def test_documented_images_are_small_and_respect_reduced_motion():
     paths = list((ROOT / "docs/images").glob("*.svg"))
     assert len(paths) > 10
     for path in paths:

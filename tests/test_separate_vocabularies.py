@@ -1,4 +1,4 @@
-"""A vocabulary of sources and another one of targets, from their text to an export."""
+"""Separate vocabularies of sources and targets, from the text to an export."""
 
 import dataclasses
 import pathlib
@@ -30,13 +30,13 @@ DATA = DataConfig(vocab_size=300, source_vocab_size=290, symbols=("<a>",), sourc
 LINES = ["жук номер 5", "номер", "beetle", ""]
 
 
-def prepared(folder, **more) -> PreparedData:
+def prepare_data(folder, **more) -> PreparedData:
     corpus = Corpus({"train": lambda: iter(PAIRS)})
     return prepare(corpus, dataclasses.replace(DATA, **more.pop("config", {})), folder, lambda line: None, **more)
 
 
 def trained(data: PreparedData, folder, init_from=None) -> list[str]:
-    """Trains a run for some updates; returns what it took from another one."""
+    """Trains a run for some updates; returns which weights it took from another run."""
     model = TransformerConfig(**data.tokenizer.sizes, **MODEL)
     train = TrainConfig(**{**TRAIN, "max_steps": 20, "checkpoint_steps": 10, "tokens_per_batch": 400})
     config = Config(model=model, data=data.config, train=train, decode=DecodeConfig(beam_size=2, max_length_offset=4))
@@ -47,7 +47,7 @@ def trained(data: PreparedData, folder, init_from=None) -> list[str]:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> PreparedData:
-    return prepared(tmp_path_factory.mktemp("data") / "data")
+    return prepare_data(tmp_path_factory.mktemp("data") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +68,13 @@ def translator(run) -> Translator:
 
 
 @pytest.fixture(scope="module")
-def unprotected(translator) -> Translator:
-    """Translates as the graph of an export does, which reads letters that the training text never had."""
+def translator_without_protection(translator) -> Translator:
+    """Translates like the graph of an export, which reads characters that the training text does not contain."""
     settings = dataclasses.replace(translator.config, protect=("nothing",))
     return Translator(translator.tokenizer, translator.model, settings, translator.data)
 
 
-def test_each_side_is_cut_by_its_own_vocabulary(data):
+def test_each_side_uses_a_separate_vocabulary(data):
     tokenizer = data.tokenizer
     assert tokenizer.sizes == {"vocab_size": 300, "source_vocab_size": 290}
     entries = [set(side.pieces(range(side.vocab_size))) for side in (tokenizer.source, tokenizer)]
@@ -89,49 +89,51 @@ def test_each_side_is_cut_by_its_own_vocabulary(data):
     assert set(zip(sources, targets, strict=True)) < set(PAIRS)
 
 
-def test_a_run_has_both(data, run, translator):
+def test_runs_store_both_vocabularies(data, run, translator):
     assert (run.path / "vocab.source.model").read_bytes() == data.tokenizer.source.serialized
     assert run.config.model.source_vocab_size == 290
     names = {weight.path.partition("/")[2]: weight.shape for weight in translator.model.trainable_variables}
     assert names["source_embedding/table"] == (290, 16) and names["target_embedding/table"] == (300, 16)
 
 
-def test_scores_and_perplexity_encode_each_side_by_its_own(translator):
+def test_scores_and_perplexity_use_both_vocabularies(translator):
     (best,) = translator.translate(LINES[:1])
     (forced,) = translator.score_tokens(best.source_ids, best.token_ids)
     assert forced.log_prob == pytest.approx(best.log_prob, rel=1e-4)
-    (again,) = translator.score(LINES[:1], ["beetle"])
-    assert again.pieces[0] == "▁beetle"
+    (score,) = translator.score(LINES[:1], ["beetle"])
+    assert score.pieces[0] == "▁beetle"
     assert target_cross_entropy(translator, [PAIRS[0][0]], [PAIRS[0][1]])[0] > 0
 
 
-def test_engines_translate_the_same(run):
+def test_engines_agree(run):
     pytest.importorskip("ctranslate2")
     config = dataclasses.replace(run.config.decode, beam_size=1)
-    found, expected = (
+    actual, expected = (
         [translation.token_ids for translation in Translator.load(run.path, settings=settings).translate(LINES)]
         for settings in (TranslatorSettings(config, engine="ctranslate2"), config)
     )
-    assert found == expected
+    assert actual == expected
 
 
-def test_an_export_translates_and_scores_the_same(translator, unprotected, version):
+def test_exports_translate_and_score_the_same(translator, translator_without_protection, version):
     signatures = tf.saved_model.load(str(version)).signatures
-    found = signatures["serving_default"](tf.constant(LINES))
-    assert [text.decode() for text in found["translation"].numpy()] == [t.text for t in unprotected.translate(LINES)]
+    actual = signatures["serving_default"](tf.constant(LINES))
+    assert [text.decode() for text in actual["translation"].numpy()] == [
+        t.text for t in translator_without_protection.translate(LINES)
+    ]
     scored = signatures["score"](text=tf.constant(LINES[:2]), target=tf.constant(["beetle no. 5"] * 2))
     expected = [score.log_prob for score in translator.score(LINES[:2], ["beetle no. 5"] * 2)]
     np.testing.assert_allclose(scored["log_probability"].numpy(), expected, rtol=1e-4)
     aligned = signatures["align"](tf.constant(LINES[:1]))
     assert aligned["source_pieces"].numpy()[0, 0].decode() == "▁жук"
-    again = Translator.load(version)
-    assert [t.text for t in again.translate(LINES)] == [t.text for t in translator.translate(LINES)]
+    loaded = Translator.load(version)
+    assert [t.text for t in loaded.translate(LINES)] == [t.text for t in translator.translate(LINES)]
     assert sorted(path.name for path in (version / "assets").iterdir()) == [
         *("characters.json", "vocab.model", "vocab.source.model")
     ]
 
 
-def test_a_run_begins_with_another_one_and_more_entries_on_both_sides(run, tmp_path):
+def test_extending_both_vocabularies_of_a_run(run, tmp_path):
     more = {"extend_vocab": 2, "symbols": ("<a>", "<b>")}
     pairs = [(f"<b> {source} щука", f"{target} pike") for source, target in PAIRS]
     corpus = Corpus({"train": lambda: iter(pairs)})
@@ -142,19 +144,19 @@ def test_a_run_begins_with_another_one_and_more_entries_on_both_sides(run, tmp_p
     assert account[2].endswith("target_embedding/table, source_embedding/table")
 
 
-def test_a_shared_vocabulary_is_another_one(data, run, tmp_path):
-    shared = prepared(tmp_path / "data", config={"source_vocab_size": 0, "vocab_size": 320})
+def test_shared_vocabularies_are_not_compatible(data, run, tmp_path):
+    shared = prepare_data(tmp_path / "data", config={"source_vocab_size": 0, "vocab_size": 320})
     assert not (shared.directory / "vocab.source.model").exists()
     with pytest.raises(InputError, match="does not begin with the entries of"):
         trained(shared, tmp_path / "run", RunCheckpoint(run.path))
     for task in ("denoising", "tagging"):
         with pytest.raises(InputError, match=f"source_vocab_size: outputs of {task} contain words of the sources"):
-            prepared(tmp_path / "other", config={"task": task})
+            prepare_data(tmp_path / "other", config={"task": task})
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("family", TINY)
-def test_every_family_has_a_matrix_of_sources(family, tied):
+def test_every_family_has_source_embeddings(family, tied):
     changes = {"tie_embeddings": tied, **({"d_output": None} if family == "conv_s2s" else {})}
     config = tiny_family(family, source_vocab_size=70, **changes)
     model = make_model(config)

@@ -1,4 +1,4 @@
-"""The model that is part of the repository: its size, and its translations in each direction."""
+"""The model in the repository: its size, and translations in each direction."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ TRANSLATIONS = {
 }
 
 
-def test_its_files_are_small() -> None:
+def test_size_of_the_files() -> None:
     files = [path for path in FOLDER.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 12_000_000
 
 
 @pytest.mark.integration
-def test_it_translates_in_each_direction() -> None:
+def test_translations_in_each_direction() -> None:
     lines = "".join(f"<2{language}> {source}\n" for language, source in TRANSLATIONS)
-    done = programs.run(
+    result = programs.run(
         ["-m", "launch.translate", f"--model_dir={FOLDER}"], input=lines, capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == list(TRANSLATIONS.values())
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines() == list(TRANSLATIONS.values())

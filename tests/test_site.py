@@ -1,4 +1,4 @@
-"""The documents as a site: it builds without a warning, and every link of it leads somewhere."""
+"""The website of the documentation builds without warnings, and its links exist."""
 
 import html.parser
 import re
@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select
 
 from t2t_keras import layers
 from tests import programs
-from tests.serving.page_driver import IN_A_BROWSER, started_browser
+from tests.serving.page_driver import needs_browser, start_browser
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,24 +20,24 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(
         not all(find_spec(name) for name in ("sphinx", "myst_nb", "furo", "sphinx_copybutton")),
-        reason="the site is made by Sphinx, its extensions and furo: pip install '.[docs]'",
+        reason="needs Sphinx, its extensions and furo: pip install '.[docs]'",
     ),
 ]
 
 
 class Links(html.parser.HTMLParser):
-    """The links of a page, what it loads, and its places to link to."""
+    """The links, the loaded files and the anchors of a page."""
 
     def __init__(self, page: Path) -> None:
         super().__init__()
         self.links: list[str] = []
         self.loaded: list[str] = []
-        self.places: set[str] = set()
+        self.anchors: set[str] = set()
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         values = {name: value or "" for name, value in attributes}
-        self.places |= {values[name] for name in ("id", "name") if name in values}
+        self.anchors |= {values[name] for name in ("id", "name") if name in values}
         if tag == "a" and "href" in values:
             self.links.append(values["href"])
         if tag in ("link", "script", "img", "iframe"):
@@ -50,8 +50,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (options,) = re.findall(r"-m sphinx (.*) --doctree-dir", makefile)
     command = ["-m", "sphinx", *options.split(), "--doctree-dir", folder / "doctrees", ".", folder / "html"]
-    done = programs.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0 and "WARNING" not in done.stderr, done.stderr
+    result = programs.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0 and "WARNING" not in result.stderr, result.stderr
     return folder / "html"
 
 
@@ -60,7 +60,7 @@ def pages(site: Path) -> dict[Path, Links]:
     return {page.resolve(): Links(page) for page in site.rglob("*.html")}
 
 
-def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Links]) -> None:
+def test_links_exist(site: Path, pages: dict[Path, Links]) -> None:
     broken = []
     for page, content in pages.items():
         for link in content.links + content.loaded:
@@ -68,21 +68,21 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[Path, Links]) -> Non
             if target.scheme in ("http", "https", "data"):
                 continue
             path = (page.parent / urllib.parse.unquote(target.path)).resolve() if target.path else page
-            place = urllib.parse.unquote(target.fragment)
-            is_there = path.is_file() and (path not in pages or not place or place in pages[path].places)
-            if not is_there:
+            anchor = urllib.parse.unquote(target.fragment)
+            exists = path.is_file() and (path not in pages or not anchor or anchor in pages[path].anchors)
+            if not exists:
                 broken.append(f"{page.relative_to(site.resolve())}: {link}")
     assert not broken
 
 
-def test_the_paper_leads_to_lines_of_the_code(site: Path) -> None:
+def test_paper_page_links_to_lines_of_the_code(site: Path) -> None:
     page = (site / "docs/paper.html").read_text(encoding="utf-8")
     (line,) = re.findall(r'href="\.\./t2t_keras/training/optimizer\.py\.html#line-(\d+)"', page)
     source = (ROOT / "t2t_keras/training/optimizer.py").read_text(encoding="utf-8").splitlines()
     assert source[int(line) - 1].startswith("class Adam")
 
 
-def test_the_reference_is_the_code(site: Path) -> None:
+def test_reference_pages_agree_with_the_code(site: Path) -> None:
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (site / "docs/programs").glob("*.html")}
     for path in (ROOT / "launch").glob("*.py"):
         is_program = path.stem != "program" and re.search(
@@ -101,9 +101,9 @@ def test_the_reference_is_the_code(site: Path) -> None:
         assert f'id="t2t_keras.layers.{name}"' in page
 
 
-@IN_A_BROWSER
-def test_attention_can_be_pointed_at_without_a_server(site: Path, tmp_path: Path) -> None:
-    browser = started_browser(tmp_path)
+@needs_browser
+def test_attention_is_interactive_without_a_server(site: Path, tmp_path: Path) -> None:
+    browser = start_browser(tmp_path)
     try:
         browser.get((site / "docs/attention.html").as_uri())
         browser.switch_to.frame(browser.find_element(By.CSS_SELECTOR, "iframe.attention"))
@@ -111,8 +111,8 @@ def test_attention_can_be_pointed_at_without_a_server(site: Path, tmp_path: Path
             Select(browser.find_element(By.ID, "attention-kind")).select_by_value(kind)
             piece = browser.find_elements(By.CSS_SELECTOR, "#target-pieces .piece")[2]
             browser.execute_script("arguments[0].click()", piece)
-            said = browser.find_element(By.ID, "reading").text
-            assert re.fullmatch(rf"{piece.text} looked at \w+ \d+ %.*", said)
+            reading = browser.find_element(By.ID, "reading").text
+            assert re.fullmatch(rf"{piece.text} looked at \w+ \d+ %.*", reading)
         assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     finally:
         browser.quit()

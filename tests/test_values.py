@@ -1,4 +1,4 @@
-"""Values of settings, from text and from JSON."""
+"""Parsing and checking values of settings from text and JSON."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from t2t_keras.values import PositiveFloat, PositiveInt, annotations, at_least, 
 COLOUR = Literal["red", "blue"]
 
 
-def test_whole_numbers_are_numbers():
+def test_integers_are_valid_floats():
     for expected in (float, float | None):
         assert checked("a.b", expected, 3) == 3.0 and isinstance(checked("a.b", expected, 3), float)
 
@@ -38,9 +38,9 @@ def test_whole_numbers_are_numbers():
         (tuple[int, ...] | None, "3", (3,)),
     ],
 )
-def test_text_becomes_a_value_of_the_type(expected, text, value):
-    found = parsed("a.b", expected, text)
-    assert (type(found), found) == (type(value), value)
+def test_parsing_of_text(expected, text, value):
+    value_read = parsed("a.b", expected, text)
+    assert (type(value_read), value_read) == (type(value), value)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_text_becomes_a_value_of_the_type(expected, text, value):
         (COLOUR, "green", "a.b must be one of red, blue; got 'green'"),
     ],
 )
-def test_other_text_is_an_error_that_names_the_field(expected, text, message):
+def test_errors_of_text(expected, text, message):
     with pytest.raises(InputError, match=message):
         parsed("a.b", expected, text)
 
@@ -63,12 +63,12 @@ def test_other_text_is_an_error_that_names_the_field(expected, text, message):
     ("expected", "value"),
     [(int, True), (int, 1.0), (bool, 1), (str, 1), (float, "1"), (float, float("inf")), (float, 10**400)],
 )
-def test_a_value_of_another_type_is_an_error(expected, value):
+def test_errors_of_values(expected, value):
     with pytest.raises(InputError, match="a.b must be"):
         checked("a.b", expected, value)
 
 
-def test_a_list_of_json_becomes_a_tuple():
+def test_json_lists_become_tuples():
     assert checked("a.b", tuple[float, ...], [1, 2.5]) == (1.0, 2.5)
     assert checked("a.b", tuple[int, ...] | None, None) is None
     with pytest.raises(InputError, match=r"a\.b must be a list, got 3"):
@@ -103,19 +103,19 @@ class WiderSizes(Sizes):
         (Sizes, {"rates": [1, 0]}, "sizes.rates must be a finite number above 0, got 0.0"),
     ],
 )
-def test_bounds_of_fields_hold_in_subclasses_too(kind, values, message):
+def test_bounds_apply_to_subclasses(kind, values, message):
     with pytest.raises(InputError) as error:
         kind(**values)
     assert str(error.value) == message
 
 
-def test_fields_are_stored_as_python_has_them():
+def test_fields_are_converted_to_python_types():
     sizes = Sizes(width=np.int64(3), rates=[np.float32(1)])
     assert (sizes, type(sizes.width), sizes.rates) == (Sizes(3, None, (1.0,)), int, (1.0,))
 
 
 @pytest.mark.parametrize("kind", [Limits, ServingOptions])
-def test_a_server_refuses_numbers_that_are_not_finite_or_negative(kind, tmp_path):
+def test_server_settings_reject_invalid_numbers(kind, tmp_path):
     numbers = [name for name, hint in annotations(kind).items() if "Bounds" in repr(hint)]
     arguments = {} if kind is Limits else {"export_dir": str(tmp_path)}
     assert len(numbers) == (5 if kind is Limits else 16)

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own: its commands run there, with the extra `serve` and without it."""
+"""The wheel in a separate environment, with and without the extra `serve`."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
 
-# Loads what every command would call, one after the other: flags of two programs cannot live together.
+# Loads the functions of all commands one after the other. Two programs may define the same flag.
 LOAD_COMMANDS = """
 import sys
 from importlib import metadata
@@ -32,7 +32,7 @@ for command in metadata.distribution("t2t_keras").entry_points:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that nothing which an earlier build left behind gets into it."""
+    """The wheel, built from a copy, so that it cannot contain files of an earlier build."""
     source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -48,37 +48,37 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(source),
     ]
     subprocess.run([sys.executable, "-m", "pip", *build], check=True)
-    (built,) = target.iterdir()
-    return built
+    (wheel_file,) = target.iterdir()
+    return wheel_file
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
-    """Made by `pip install .`: the packages are links to those of this environment, except for those of the extras."""
+    """An environment after `pip install .`, with links to the packages here, except those of extras."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    left_out = of_extra("serve", wheel) | {"t2t_keras"}
+    excluded = packages_of_extra("serve", wheel) | {"t2t_keras"}
     target = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
     for package in Path(sysconfig.get_path("purelib")).iterdir():
-        if package.suffix != ".pth" and package.name.split("-")[0] not in left_out and "editable" not in package.name:
+        if package.suffix != ".pth" and package.name.split("-")[0] not in excluded and "editable" not in package.name:
             (target / package.name).symlink_to(package)
     install(folder, "--no-deps", "--no-index", str(wheel))
     return folder
 
 
 def install(environment: Path, *arguments: str) -> None:
-    # Without PYTHONPATH, in which pip would see the package as installed.
+    # With PYTHONPATH, pip would consider the package installed.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin/python"), "install", "--quiet"]
     subprocess.run([*pip, *arguments], check=True, env=variables)
 
 
-def of_extra(extra: str, wheel: Path) -> set[str]:
-    """The first parts of the paths that an extra's packages, without what they require, have in site-packages."""
-    (built,) = metadata.distributions(path=[str(wheel)])
-    requirements = map(Requirement, built.requires or [])
-    chosen = [r.name for r in requirements if r.marker and r.marker.evaluate({"extra": extra})]
-    files = [file for name in chosen for file in metadata.files(name) or []]
+def packages_of_extra(extra: str, wheel: Path) -> set[str]:
+    """The names in site-packages of the packages of an extra, without their requirements."""
+    (wheel_file,) = metadata.distributions(path=[str(wheel)])
+    requirements = map(Requirement, wheel_file.requires or [])
+    required = [r.name for r in requirements if r.marker and r.marker.evaluate({"extra": extra})]
+    files = [file for name in required for file in metadata.files(name) or []]
     return {file.parts[0].split("-")[0] for file in files} - {".."}
 
 
@@ -92,23 +92,23 @@ def run(environment: Path, command: str, *arguments: str, cwd: Path) -> subproce
     )
 
 
-def test_every_command_is_there_and_leads_into_the_wheel(environment: Path, tmp_path: Path) -> None:
-    done = run(environment, "python", "-c", LOAD_COMMANDS, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    loaded = dict(line.split() for line in done.stdout.splitlines())
-    assert set(loaded) == {path.name for path in (environment / "bin").glob("t2t-*")}
-    assert {"t2t-train", "t2t-quickstart", "t2t-serve"} <= set(loaded)
-    assert all(Path(file).is_relative_to(environment) for file in loaded.values())
+def test_commands_exist_and_import_the_wheel(environment: Path, tmp_path: Path) -> None:
+    result = run(environment, "python", "-c", LOAD_COMMANDS, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    module_files = dict(line.split() for line in result.stdout.splitlines())
+    assert set(module_files) == {path.name for path in (environment / "bin").glob("t2t-*")}
+    assert {"t2t-train", "t2t-quickstart", "t2t-serve"} <= set(module_files)
+    assert all(Path(file).is_relative_to(environment) for file in module_files.values())
 
 
-def test_a_command_runs_in_an_empty_folder(environment: Path, tmp_path: Path) -> None:
-    done = run(environment, "t2t-describe", "--preset=tiny", "--vocab_size=8000", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "parameters" in done.stdout
+def test_commands_run_in_an_empty_folder(environment: Path, tmp_path: Path) -> None:
+    result = run(environment, "t2t-describe", "--preset=tiny", "--vocab_size=8000", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "parameters" in result.stdout
 
 
-def test_serving_without_its_extra_says_in_one_line_what_to_install(environment: Path, tmp_path: Path) -> None:
-    done = run(environment, "t2t-serve", f"--export_dir={tmp_path}", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
+def test_serving_without_its_extra(environment: Path, tmp_path: Path) -> None:
+    result = run(environment, "t2t-serve", f"--export_dir={tmp_path}", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
     assert line.startswith("error: ") and line.endswith(" is missing: pip install 't2t_keras[serve]'")

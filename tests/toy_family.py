@@ -1,4 +1,4 @@
-"""A family of models from outside of the package: a recurrent decoder over the mean of the source's embeddings."""
+"""A family of models from outside the package: a recurrent decoder that starts with the mean source embedding."""
 
 import dataclasses
 from typing import ClassVar
@@ -16,7 +16,7 @@ from t2t_keras.values import PositiveInt, Rate
 
 @dataclasses.dataclass(frozen=True)
 class ToyConfig(ModelConfig):
-    """One matrix of embeddings and one recurrent cell."""
+    """Settings of a model with one matrix of embeddings and one recurrent cell."""
 
     family: ClassVar[str] = "toy"
     d_model: PositiveInt = 16
@@ -33,7 +33,7 @@ class ToyConfig(ModelConfig):
 
 
 class Toy(keras.Model):
-    """Its decoder begins in the mean of the source's embeddings."""
+    """A recurrent decoder, whose initial state is the mean of the source embeddings."""
 
     capabilities: frozenset[str] = frozenset()
 

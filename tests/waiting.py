@@ -1,10 +1,10 @@
-"""Waits until something is so, and gives up only if a test hangs."""
+"""Waiting for conditions; a test that hangs fails."""
 
 import time
 
 
-def wait_until(true):
+def wait_until(condition):
     end = time.monotonic() + 300
-    while not true():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

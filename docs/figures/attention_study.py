@@ -8,7 +8,7 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/attention"
-_SCORES = {  # by the name of the setting: label, colour and shape
+_SCORES = {  # by the value of the setting: name, colour and shape
     "scaled_dot": ("scaled dot", "network", "circle"),
     "dot": ("dot", "attention", "diamond"),
     "additive": ("additive", "output", "triangle"),
@@ -22,8 +22,8 @@ class Row(NamedTuple):
     Attributes:
         score: a key of `_SCORES`.
         d_key: the width of a key.
-        window: the number of positions on either side that are attended to, or None.
-        deviation: the deviation of the scores before the first update.
+        window: `attention_window`, or None.
+        deviation: the standard deviation of the attention scores before the first update.
         bleu: BLEU on the validation set.
     """
 
@@ -35,13 +35,13 @@ class Row(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The label next to its dot."""
+        """The label of the row."""
         window = f", window {self.window}" if self.window else ""
         return f"{_SCORES[self.score][0]}, d_k {self.d_key}{window}"
 
 
 def rows() -> list[Row]:
-    """Returns all measured rows, sorted by score, window and width."""
+    """Returns the measured rows, sorted by score, window and width."""
     measured_rows = []
     for path in _RECORDS.glob("*/seed_1/row.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -53,19 +53,19 @@ def rows() -> list[Row]:
 
 
 def attention_study() -> str:
-    """Returns a chart with a dot for each row by BLEU, and the deviation of its scores."""
+    """Draws a dot for each row, with its BLEU and the deviation of its attention scores."""
     measured_rows = rows()
     height = _ROW * len(measured_rows)
-    drawing = Drawing(820, height + 156, "BLEU of the rows of the attention study, with the deviation of their scores")
+    drawing = Drawing(
+        820, height + 112, "BLEU of the rows of the attention study, with the deviation of their attention scores"
+    )
     bleu = Axis("BLEU on the validation set", 0, 50, {value: str(value) for value in range(0, 41, 10)}, False)
     names = Axis("", len(measured_rows), 0, {number + 0.5: row.name for number, row in enumerate(measured_rows)}, False)
     chart = Chart(drawing, (190, 24, 608, height), bleu, names)
     for number, row in enumerate(measured_rows):
         x, y = chart.point(row.bleu, number + 0.5)
         drawing.mark(x, y, *_SCORES[row.score][1:])
-        drawing.text(x + 12, y, f"{row.bleu:.1f}; deviation {row.deviation:.2f}", "left", "small")
+        drawing.text(x + 12, y, f"{row.bleu:.1f} (deviation {row.deviation:.2f})", "left", "small")
     scores = {row.score for row in measured_rows}
     legend(drawing, 190, height + 88, {name: tuple(look) for key, (name, *look) in _SCORES.items() if key in scores})
-    words = "Multi30k, English to German, 1,200 updates, seed 1; the deviation is that of scores before the first"
-    drawing.box(22, height + 108, 776, 32, words, link="t2t_keras/studies/attention_table.py")
     return drawing.svg()

@@ -1,4 +1,4 @@
-"""The axes of a drawing: positions of values, and a grid with numbers."""
+"""Charts: axes, a grid with labels, and a legend."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,13 +8,13 @@ from drawing import Drawing
 
 
 class Axis(NamedTuple):
-    """An axis.
+    """An axis of a chart.
 
     Attributes:
-        name: the name of its values, with their unit.
-        low, high: the values at its ends.
-        ticks: the labels of values.
-        is_logarithmic: whether equal ratios have equal distances.
+        name: the quantity and its unit.
+        low, high: the values at the ends.
+        ticks: labels by value.
+        is_logarithmic: whether the scale is logarithmic.
     """
 
     name: str
@@ -24,7 +24,7 @@ class Axis(NamedTuple):
     is_logarithmic: bool = True
 
     def share(self, value: float) -> float:
-        """Returns the position of a value on the axis, from 0 to 1. Raises ValueError beyond its ends."""
+        """Returns the position of a value, from 0 (`low`) to 1 (`high`); raises a ValueError for other values."""
         low, high = self.low, self.high
         if not min(low, high) <= value <= max(low, high):
             raise ValueError(f"{self.name}: {value:g} is not between {low:g} and {high:g}")
@@ -34,12 +34,12 @@ class Axis(NamedTuple):
 
 
 class Chart:
-    """A part of a drawing with a horizontal and a vertical axis, whose grid and names are drawn at once.
+    """A part of a drawing with a horizontal and a vertical axis; the constructor draws the grid and the labels.
 
     Args:
         drawing: the drawing.
         place: left, top, width and height of the grid, in pixels.
-        across, up: the axes.
+        across, up: the horizontal and the vertical axis.
     """
 
     def __init__(self, drawing: Drawing, place: tuple[float, float, float, float], across: Axis, up: Axis) -> None:
@@ -57,7 +57,7 @@ class Chart:
         drawing.text(left + width / 2, top + height + 32, across.name)
 
     def point(self, across: float, up: float) -> tuple[float, float]:
-        """Returns the position of a pair of values on the drawing, in pixels."""
+        """Returns the place of a pair of values in the drawing, in pixels."""
         left, top, width, height = self._place
         x, y = (axis.share(value) for axis, value in zip(self._axes, (across, up), strict=True))
         return round(left + width * x, 1), round(top + height * (1 - y), 1)
@@ -71,7 +71,7 @@ class Chart:
 
 
 def legend(drawing: Drawing, left: float, middle: float, names: Mapping[str, tuple[str, str]]) -> None:
-    """Draws names in a row, each after its mark, which is given as colour and shape."""
+    """Draws a row of names, each after its mark; `names` maps a name to a colour and a shape."""
     for name, (kind, shape) in names.items():
         drawing.mark(left + 6, middle, kind, shape)
         drawing.text(left + 18, middle, name, "left", "small")

@@ -1,4 +1,4 @@
-"""BLEU against the operations of training, for the systems of Table 2, from the committed records."""
+"""BLEU against the FLOPs of training, for the systems of Table 2, from the committed records."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/table2"
-KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by the type of layers
-SYSTEMS = {  # by the folder of the records: label, type of layers, and sides of the labels
+KINDS = {"attention": "network", "recurrent": "attention", "convolutional": "output"}  # colours by kind of layer
+SYSTEMS = {  # by the folder of the records: name, kind of layers, and the sides of the labels
     "transformer": ("Transformer", "attention", "below", "left"),
     "transformer_moe": ("Transformer with experts", "attention", "left"),
     "bytenet": ("ByteNet", "convolutional", "right"),
@@ -37,12 +37,12 @@ class System(NamedTuple):
     """A dot of the chart.
 
     Attributes:
-        name: its label.
-        kind: its type of layers.
+        name: the label.
+        kind: the kind of its layers.
         is_ensemble: whether it is an ensemble.
-        flops: the operations of its training.
-        bleu: its score, the mean of seeds.
-        side: the side of its label: "left", "right", "above" or "below".
+        flops: the FLOPs of its training.
+        bleu: BLEU, the mean over seeds.
+        side: the side of the label: "left", "right", "above" or "below".
     """
 
     name: str
@@ -54,7 +54,7 @@ class System(NamedTuple):
 
 
 def systems() -> list[System]:
-    """Returns single models, with the mean of their seeds, and ensembles of these."""
+    """Returns the single models, averaged over their seeds, and their ensembles."""
     measured_systems = []
     for folder, (name, kind, *sides) in SYSTEMS.items():
         seeds = [_results(path) for path in sorted((_RECORDS / folder).glob("seed_*/row.json"))]
@@ -74,7 +74,7 @@ def _results(path: Path) -> dict[str, float]:
 
 
 def label(place: tuple[float, float], system: System) -> tuple[float, float, float, float]:
-    """Returns the rectangle of a system's label next to its dot: left, top, right and bottom, in pixels."""
+    """Returns the rectangle of a system's label: left, top, right and bottom, in pixels."""
     x, y = place
     width = _CHARACTER * len(system.name)
     left = {"left": x - 9 - width, "right": x + 9}.get(system.side, x - width / 2)
@@ -83,10 +83,8 @@ def label(place: tuple[float, float], system: System) -> tuple[float, float, flo
 
 
 def cost_and_score() -> str:
-    """Returns a chart with a dot for each system and ensemble: more operations to the right, a better translation
-    above.
-    """
-    drawing = Drawing(820, 470, "BLEU against the operations of training, for the systems of Table 2")
+    """Draws a dot for each system and ensemble: more FLOPs to the right, a better score at the top."""
+    drawing = Drawing(820, 424, "BLEU against the FLOPs of training, for the systems of Table 2")
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     for system in systems():
         x, y = place = chart.point(system.flops, system.bleu)
@@ -96,6 +94,4 @@ def cost_and_score() -> str:
         drawing.text(anchor[0], (top + bottom) / 2, system.name, "small", *anchor[1:])
     names = {f"layers of {kind}" if kind == "attention" else kind: (color, "circle") for kind, color in KINDS.items()}
     legend(drawing, 58, 406, {**names, "ensemble of 2": ("plain", "diamond")})
-    link = "t2t_keras/studies/table2.py"
-    drawing.box(58, 424, 740, 32, "Multi30k, English to German, 2,500 updates each: the rows", link=link)
     return drawing.svg()

@@ -1,4 +1,4 @@
-"""BLEU against the operations of training, with the same training time for all systems of Table 2, from the records."""
+"""BLEU against the FLOPs of training, for the systems of Table 2 at equal training time, from the records."""
 
 import json
 from pathlib import Path
@@ -8,17 +8,17 @@ from cost_and_score import KINDS, SYSTEMS
 from drawing import Drawing
 
 _RECORDS = Path(__file__).parents[1] / "tables/table2_equal_cost"
-_SHAPES = {"tenth": "circle", "fifth": "diamond", "whole": "triangle"}  # by the share of the time
+_SHAPES = {"tenth": "circle", "fifth": "diamond", "whole": "triangle"}  # by the share of the training time
 _COST = Axis(
     "FLOPs of training, counted", 5e13, 1e15, {5e13: "5e13", 1e14: "1e14", 2e14: "2e14", 5e14: "5e14", 1e15: "1e15"}
 )
 _SCORE = Axis("BLEU on test2016", 10, 42, {bleu: str(bleu) for bleu in range(10, 43, 5)}, is_logarithmic=False)
 _PLACE = 58.0, 40.0, 560.0, 330.0
-_LINE = 17.0  # minimum distance of two names
+_LINE = 17.0  # minimum distance between two names
 
 
 def measured() -> dict[str, dict[str, tuple[float, float]]]:
-    """Returns the operations and the score by system and share."""
+    """Returns the FLOPs and the BLEU by system and share."""
     results_by_share: dict[str, dict[str, tuple[float, float]]] = {}
     for system in SYSTEMS:
         for share in _SHAPES:
@@ -30,7 +30,7 @@ def measured() -> dict[str, dict[str, tuple[float, float]]]:
 
 
 def spread(heights: list[float]) -> list[float]:
-    """Returns heights from top to bottom, moved apart until each is a line below the previous one."""
+    """Moves sorted heights apart until each is at least a line below the previous one."""
     heights_so_far: list[float] = []
     for height in heights:
         heights_so_far.append(max(height, heights_so_far[-1] + _LINE) if heights_so_far else height)
@@ -38,8 +38,8 @@ def spread(heights: list[float]) -> list[float]:
 
 
 def equal_cost() -> str:
-    """Returns a chart with a curve for each system, a mark for each share of the time, and the name on the right."""
-    drawing = Drawing(820, 486, "BLEU against the operations of training, for systems that trained for the same time")
+    """Draws a curve for each system, with a mark for each share of the time and the name at the right."""
+    drawing = Drawing(820, 440, "BLEU against the FLOPs of training, for systems that trained for the same time")
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     last = {}
     for system, shares in measured().items():
@@ -55,10 +55,8 @@ def equal_cost() -> str:
         drawing.rule((last[system][0] + 8, last[system][1]), (left - 4, height))
         drawing.text(left, height, SYSTEMS[system][0], "left", "small")
     kinds = {f"layers of {kind}" if kind == "attention" else kind: (color, "square") for kind, color in KINDS.items()}
-    words = {"tenth": "a tenth of the time", "fifth": "a fifth", "whole": "all of it"}
+    words = {"tenth": "a tenth of the time", "fifth": "a fifth of it", "whole": "all of it"}
     used = {share for shares in measured().values() for share in shares}
     shapes = {words[share]: ("plain", shape) for share, shape in _SHAPES.items() if share in used}
     legend(drawing, 58, 422, {**kinds, **shapes})
-    link = "t2t_keras/studies/equal_cost.py"
-    drawing.box(58, 440, 740, 32, "Multi30k, English to German, the same processor time each: the rows", link=link)
     return drawing.svg()

@@ -1,4 +1,4 @@
-"""The cost of preparing and planning against the number of pairs, from the table of the page with the figures."""
+"""The cost of preparing and planning against the number of pairs, from the table in `preparation_measured.md`."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from chart import Axis, Chart, legend
 from drawing import Drawing
 
 _PAGE = Path(__file__).parents[1] / "preparation_measured.md"
-_ROWS = {  # the name of the row of the table, by chart and curve
+_ROWS = {  # names of the table's rows, by chart and curve
     "time": {"preparing": "preparing, processor time", "planning": "opening and planning, processor time"},
     "memory": {"preparing": "preparing: peak of all processes", "planning": "opening and planning: memory"},
 }
@@ -25,7 +25,7 @@ _AXES = {
 
 
 def measured(chart: str, curve: str) -> list[tuple[float, float]]:
-    """Returns numbers of pairs, and their cost in seconds or GB."""
+    """Returns pairs of the number of sentence pairs and the cost in seconds or GB."""
     text = "".join(_PAGE.read_text(encoding="utf-8").partition("| pairs | 100,000 |")[1:])
     rows = [[cell.strip() for cell in row.split("|")] for row in re.findall(r"^\| (.+) \|$", text, re.MULTILINE)]
     cells = {row[0]: row[1:] for row in reversed(rows)}  # the first table of the page
@@ -39,13 +39,12 @@ def _value(cell: str) -> float:
 
 
 def plan_costs() -> str:
-    """Returns a chart of time and one of memory, both with logarithmic axes."""
-    drawing = Drawing(820, 366, "Processor time and memory of preparing and of planning against the number of pairs")
+    """Draws a chart of the time and a chart of the memory; all axes are logarithmic."""
+    drawing = Drawing(820, 320, "Processor time and memory of preparing and of planning against the number of pairs")
     for number, (name, axis) in enumerate(_AXES.items()):
         chart = Chart(drawing, (58 + number * 405, 40, 335, 200), _PAIRS, axis)
         for curve, (kind, shape) in _CURVES.items():
             chart.curve(measured(name, curve), kind, shape)
     names = {"preparing": _CURVES["preparing"], "opening and planning an epoch": _CURVES["planning"]}
     legend(drawing, 58, 298, names)
-    drawing.box(58, 318, 740, 32, "how it is measured", link="benchmarks/plan.py#main")
     return drawing.svg()

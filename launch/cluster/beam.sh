@@ -19,12 +19,12 @@ set -euo pipefail
 # ---- settings: environment variables and their defaults --------------------------
 : "${PYTHON:=.venv/bin/python}"
 : "${WORKERS:=4}"                        # Flink, Spark: jobs at a time; Dataflow: machines
-: "${WORKER_POOL:=localhost:50000}"      # of Flink and Spark, as each of their machines sees it
+: "${WORKER_POOL:=localhost:50000}"      # address of the pool on each machine of Flink or Spark
 : "${FLINK_MASTER:=localhost:8081}"
 : "${SPARK_MASTER:=spark://localhost:7077}"
-: "${PROJECT:=}"                         # Dataflow's, like all below
+: "${PROJECT:=}"                         # this and all settings below are for Dataflow
 : "${REGION:=us-central1}"
-: "${BUCKET:=}"                          # for what Dataflow itself keeps
+: "${BUCKET:=}"                          # for temporary files of Dataflow
 : "${IMAGE:=}"
 : "${MACHINE:=n2-standard-4}"
 : "${DRY_RUN:=}"

@@ -17,22 +17,22 @@ set -euo pipefail
 # ---- settings: environment variables and their defaults --------------------------
 : "${NAME:=t2t}"                   # of the TrainJob, its runtime and its volume
 : "${IMAGE:=t2t_keras}"            # made with launch/cluster/Dockerfile
-: "${BACKEND:=tensorflow}"         # or jax, which the image must have: pip install '.[jax]' 'jax[cuda12]'
-: "${WORKERS:=2}"                  # pods, one a node
+: "${BACKEND:=tensorflow}"         # or jax, if the image has it: pip install '.[jax]' 'jax[cuda12]'
+: "${WORKERS:=2}"                  # number of pods, one per node
 : "${GPUS:=8}"                     # of each pod
 : "${CPUS:=32}"                    # of each pod
 : "${MEMORY:=128Gi}"               # of each pod
 : "${SHARED_MEMORY:=16Gi}"         # of each pod, for NCCL; a part of MEMORY
 : "${PORT:=2222}"                  # for communication between workers
-: "${RUN_AS:=1000}"                # user and group of the workers, who write to the volume; the image has 1000
+: "${RUN_AS:=1000}"                # user and group of the workers, which write to the volume; the image has 1000
 : "${STORAGE:=500Gi}"              # of the volume, mounted at /t2t
 : "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
-: "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
+: "${PRIORITY_CLASS:=}"            # with a low one, other work preempts the training; empty: the cluster's default
 : "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL; a checkpoint must be written within this time
 : "${FAILURES:=6}"                 # crashes before the TrainJob fails; preemptions do not count
-: "${MIRRORS:=100Gi}"              # of each pod's own disk, for what is in a bucket: data and kept checkpoints
+: "${MIRRORS:=100Gi}"              # on the disk of each pod, for data and checkpoints of a bucket
 : "${SECRET_NAME:=}"               # of a Secret for the bucket, whose keys become variables, such as AWS_ACCESS_KEY_ID
-: "${SERVICE_ACCOUNT:=}"           # that may use the bucket; empty, both of them: what is allowed to the nodes
+: "${SERVICE_ACCOUNT:=}"           # with access to the bucket; if both are empty, pods have the access of their nodes
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ ${account:+                  serviceAccountName: $account
                   # Otherwise Python would be process 1, which SIGTERM does not end while it starts.
                   shareProcessNamespace: true
 ${PRIORITY_CLASS:+                  priorityClassName: $PRIORITY_CLASS
-}                  # One worker a node.
+}                  # One worker per node.
                   affinity:
                     podAntiAffinity:
                       requiredDuringSchedulingIgnoredDuringExecution:
@@ -199,8 +199,8 @@ spec:
 $(arguments "$@")
     env:
       - {name: KERAS_BACKEND, value: "$BACKEND"}
-      # What --cluster=kubernetes reads besides JOB_COMPLETION_INDEX, which the Job sets itself: the worker of an index
-      # is at T2T_PODS-INDEX.T2T_SERVICE, since JobSet names a pod by TrainJob, role, Job and index.
+      # --cluster=kubernetes reads these variables, and JOB_COMPLETION_INDEX, which the Job sets. The worker of an index
+      # is at T2T_PODS-INDEX.T2T_SERVICE, because JobSet names a pod by TrainJob, role, Job and index.
       - {name: T2T_PODS, value: "$NAME-node-0"}
       - {name: T2T_SERVICE, value: "$NAME"}
       - {name: T2T_WORKERS, value: "$WORKERS"}

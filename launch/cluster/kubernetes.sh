@@ -18,22 +18,22 @@ set -euo pipefail
 # ---- settings: environment variables and their defaults --------------------------
 : "${NAME:=t2t}"                   # of the Job, its Service and its volume
 : "${IMAGE:=t2t_keras}"            # made with launch/cluster/Dockerfile
-: "${WORKERS:=2}"                  # pods, one a node
+: "${WORKERS:=2}"                  # number of pods, one per node
 : "${GPUS:=8}"                     # of each pod
 : "${CPUS:=32}"                    # of each pod
 : "${MEMORY:=128Gi}"               # of each pod
 : "${SHARED_MEMORY:=16Gi}"         # of each pod, for NCCL; a part of MEMORY
 : "${PORT:=2222}"                  # for communication between workers
-: "${RUN_AS:=1000}"                # user and group of the workers, who write to the volume; the image has 1000
+: "${RUN_AS:=1000}"                # user and group of the workers, which write to the volume; the image has 1000
 : "${STORAGE:=500Gi}"              # of the volume, mounted at /t2t
 : "${STORAGE_CLASS:=}"             # must offer ReadWriteMany; empty: the cluster's default
-: "${PRIORITY_CLASS:=}"            # a low one lets other work preempt the training; empty: the cluster's default
+: "${PRIORITY_CLASS:=}"            # with a low one, other work preempts the training; empty: the cluster's default
 : "${SAVING_SECONDS:=300}"         # from SIGTERM to SIGKILL; a checkpoint must be written within this time
-: "${BACKEND:=tensorflow}"         # or jax, which the image must have: pip install '.[jax]' 'jax[cuda12]'
+: "${BACKEND:=tensorflow}"         # or jax, if the image has it: pip install '.[jax]' 'jax[cuda12]'
 : "${FAILURES:=6}"                 # crashes before the Job fails; preemptions do not count
-: "${MIRRORS:=100Gi}"              # of each pod's own disk, for what is in a bucket: data and kept checkpoints
+: "${MIRRORS:=100Gi}"              # on the disk of each pod, for data and checkpoints of a bucket
 : "${SECRET_NAME:=}"               # of a Secret for the bucket, whose keys become variables, such as AWS_ACCESS_KEY_ID
-: "${SERVICE_ACCOUNT:=}"           # that may use the bucket; empty, both of them: what is allowed to the nodes
+: "${SERVICE_ACCOUNT:=}"           # with access to the bucket; if both are empty, pods have the access of their nodes
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -147,14 +147,14 @@ spec:
       terminationGracePeriodSeconds: $SAVING_SECONDS
       automountServiceAccountToken: false
 ${account:+      serviceAccountName: $account
-}      # fsGroup lets the workers into a new volume; where its storage cannot do that, README.md says how.
+}      # fsGroup lets the workers write to a new volume; for storage without this feature, see README.md.
       securityContext:
         {runAsNonRoot: true, runAsUser: $RUN_AS, runAsGroup: $RUN_AS, fsGroup: $RUN_AS,
          fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}
       # Otherwise Python would be process 1, which SIGTERM does not end while it starts or waits for other workers.
       shareProcessNamespace: true
 ${PRIORITY_CLASS:+      priorityClassName: $PRIORITY_CLASS
-}      # One worker a node.
+}      # One worker per node.
       affinity:
         podAntiAffinity:
           requiredDuringSchedulingIgnoredDuringExecution:
@@ -170,7 +170,7 @@ ${PRIORITY_CLASS:+      priorityClassName: $PRIORITY_CLASS
           args:
 $(arguments "$@")
           env:
-            # What --cluster=kubernetes reads besides JOB_COMPLETION_INDEX, which the Job sets itself.
+            # --cluster=kubernetes reads these variables, and JOB_COMPLETION_INDEX, which the Job sets.
             - {name: T2T_SERVICE, value: "$NAME"}
             - {name: T2T_WORKERS, value: "$WORKERS"}
             - {name: T2T_PORT, value: "$PORT"}

@@ -24,10 +24,10 @@
 set -euo pipefail
 
 # ---- settings: environment variables and their defaults --------------------------
-: "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
+: "${PYTHON:=.venv/bin/python}"  # of an environment on a file system of all nodes
 : "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12]
-: "${RESTARTS:=100}"             # how often a stopped training is requeued
-: "${SAVING_SECONDS:=180}"       # how long the other workers may take to end once one has
+: "${RESTARTS:=100}"             # maximum number of times that a stopped training is requeued
+: "${SAVING_SECONDS:=180}"       # time for the other workers to end after one has ended
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 

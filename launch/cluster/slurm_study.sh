@@ -25,8 +25,8 @@
 set -euo pipefail
 
 # ---- settings: environment variables and their defaults --------------------------
-: "${PYTHON:=.venv/bin/python}"  # of an environment that all nodes see
-: "${RESTARTS:=100}"             # how often a stopped task is requeued
+: "${PYTHON:=.venv/bin/python}"  # of an environment on a file system of all nodes
+: "${RESTARTS:=100}"             # maximum number of times that a stopped task is requeued
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ fi
 # ---- settings: environment variables and their defaults --------------------------
 : "${HOSTS:?the names of the hosts, the first of which writes the run: HOSTS=\"gpu1 gpu2\"}"
 : "${DIRECTORY:=$PWD}"            # the repository, on every host
-: "${PYTHON:=.venv/bin/python}"   # on every host, from there
+: "${PYTHON:=.venv/bin/python}"   # on every host, relative to DIRECTORY
 : "${BACKEND:=${KERAS_BACKEND:-tensorflow}}"  # or jax, of .[jax] and jax[cuda12] on every host
 : "${PORT:=2222}"                 # for communication between workers
 : "${LOGS:=logs}"                 # a folder here
@@ -68,7 +68,7 @@ if [[ -n $DRY_RUN ]]; then
   exit
 fi
 
-# A worker that is still starting gets some seconds to finish; otherwise it would wait for the others in vain.
+# A worker that is still starting gets some seconds to finish; otherwise it would wait for the other workers forever.
 stop_all() {
   echo "stopping all workers" >&2
   local index file
@@ -87,22 +87,22 @@ for index in "${!hosts[@]}"; do
   running=$((running + 1))
 done
 echo "$running workers started, output in $LOGS/: ${hosts[*]}" >&2
-asked_to_stop=''
-trap 'asked_to_stop=1; stop_all' INT TERM
-trap 'exec 2>/dev/null; asked_to_stop=1; stop_all' HUP # there is no terminal any more
+is_stopping=''
+trap 'is_stopping=1; stop_all' INT TERM
+trap 'exec 2>/dev/null; is_stopping=1; stop_all' HUP # the terminal is closed
 
 result=0
 while ((running)); do
   ended=''
   status=0
   wait -n -p ended "${!names[@]}" || status=$?
-  [[ -n ${ended:-} ]] || continue # a signal came, which leaves it unset, and its handler has run
+  [[ -n ${ended:-} ]] || continue # a signal arrived: `ended` is unset, and the handler has run
   running=$((running - 1))
   echo "${names[ended]}: status $status" >&2
   unset "names[ended]"
   if ((status && !result)); then
     result=$status
-    [[ -n $asked_to_stop ]] || ((!running)) || stop_all
+    [[ -n $is_stopping ]] || ((!running)) || stop_all
   fi
 done
 exit "$result"

@@ -18,15 +18,15 @@ set -euo pipefail
 : "${ZONE:=us-central1-a}"
 : "${PROJECT:=$(gcloud config get-value project 2>/dev/null || true)}"
 : "${ACCELERATOR:=v5litepod-8}"              # of one host: the data are read by Python on that host
-: "${VERSION:=v2-alpha-tpuv5-lite}"          # of the VM's software, as its kind of TPU asks for
+: "${VERSION:=v2-alpha-tpuv5-lite}"          # of the VM's software, which depends on the kind of TPU
 : "${PRICING:=--spot}"                       # empty: not preemptible
 : "${DISK:=t2t-disk}"                        # for data and runs, mounted at /t2t; outlives the VM
 : "${DISK_SIZE:=500GB}"
 : "${DISK_TYPE:=pd-balanced}"                # v6e needs hyperdisk-balanced
-: "${DEVICE:=/dev/sdb}"                      # where the VM finds it; v6e: /dev/nvme0n2
-: "${JAX:=jax[tpu]}"                          # what is installed for JAX, such as jax[tpu]==0.10.*
-: "${RETRY_SECONDS:=60}"                     # between two tries to get a VM
-: "${SETUPS:=3}"                             # tries to set up one that is there, each of which costs
+: "${DEVICE:=/dev/sdb}"                      # of the disk on the VM; v6e: /dev/nvme0n2
+: "${JAX:=jax[tpu]}"                          # the JAX package, such as jax[tpu]==0.10.*
+: "${RETRY_SECONDS:=60}"                     # between two attempts to create a VM
+: "${SETUPS:=3}"                             # attempts to set up an existing VM, each of which costs money
 : "${DRY_RUN:=}"
 # ---------------------------------------------------------------------------------
 
@@ -125,8 +125,8 @@ install() {
     touch .installed"
 }
 
-# Stops the VM's training, if any, and waits until it has saved. A training that is still starting gets $1 seconds to do
-# so.
+# Stops the VM's training, if any, and waits until it has saved. A training that is still starting first gets $1 seconds
+# to start.
 stop() {
   # shellcheck disable=SC2016  # the VM's shell expands these
   on_vm 'for i in $(seq '"${1:-0}"'); do test -e worker.pid && break; sleep 1; done
@@ -157,7 +157,7 @@ train() {
   while true; do
     if up && [[ -z $stopped ]]; then
       status=0 failed=0
-      stop # what may be left of a run whose connection broke
+      stop # a training whose connection broke may still run
       [[ -z $stopped ]] || return 130
       # In the background, because this script handles signals only while it waits.
       running=1

@@ -20,7 +20,7 @@ _SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 for split in corpora.SPLITS:
     for side in ("source", "target"):
         text = f"With --corpus=files: {side}s of the {_SPLITS[split]} set{_BOTH[side]}; also compressed."
-        DEFINE_multi_path(f"{split}_{side}", f"{text} Several times for several corpora.", FILE)
+        DEFINE_multi_path(f"{split}_{side}", f"{text} Give it several times for several corpora.", FILE)
 flags.DEFINE_multi_string(
     "tag",
     list(DataConfig().tags),

@@ -34,7 +34,7 @@ def warn_of_cut(number: int, config: DecodeConfig) -> None:
 
 
 def report_of_long(number: int) -> str:
-    """Returns a sentence about a positive number of lines that were too long."""
+    """Returns a sentence about the number of lines that were too long, which must be positive."""
     lines, were = ("1 line", "was") if number == 1 else (f"{number:,} lines", "were")
     return f"{lines} {were} too long and {were} translated in parts"
 

@@ -28,8 +28,8 @@ PROTECT = flags.DEFINE_multi_string(
     "protect",
     None,
     "Spans that translations repeat unchanged: urls, emails, numbers (with units, and versions) and files, separated "
-    "by commas, or a regular expression; 'nothing' also stops the protection of characters that the training text "
-    "never had; default: that of the model.",
+    "by commas, or a regular expression; 'nothing' also disables the protection of characters that the training text "
+    "does not contain; default: that of the model.",
 )
 _SETTINGS = setting_flags.define(DecodeConfig, "case")
 

@@ -36,7 +36,7 @@ def input_suffix(name: str | None) -> str | None:
     """Returns the key of `FORMATS` for the input, or None for lines of text.
 
     Raises:
-        InputError: the suffix is that of a file that is neither.
+        InputError: the suffix is that of a different kind of file.
     """
     if _FORMAT.value:
         return None if _FORMAT.value == _TEXT else f".{_FORMAT.value}"

@@ -12,7 +12,7 @@ from typing import Literal
 from t2t_keras.machine.processor import processor
 
 _PACKAGES = ("tensorflow", "tensorflow-tpu", "keras", "jax")
-_MOST_CHARACTERS = 400  # of a cell; the error of a library can have many lines
+_MOST_CHARACTERS = 400  # in a cell, because the error of a library can have many lines
 
 
 @dataclasses.dataclass(frozen=True)

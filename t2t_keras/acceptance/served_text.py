@@ -6,7 +6,8 @@ from t2t_keras.acceptance.report import Result, judged
 from t2t_keras.errors import optional_module
 from t2t_keras.inference.translator import Translator
 
-_BATCH_SIZE, _SECONDS = 16, 120.0  # sentences per request; how long a server may take for one
+_BATCH_SIZE = 16  # sentences per request
+_SECONDS = 120.0  # time limit of a request
 
 
 def compare_with_server(address: str, model: str, translator: Translator, lines: Sequence[str]) -> Result:
@@ -42,7 +43,7 @@ def compare_with_server(address: str, model: str, translator: Translator, lines:
     text = f"{model} at {address}: {len(lines) - len(different)} of {len(lines)} translations are equal"
     if different:
         first = different[0]
-        text += f"; line {first + 1}: the server returns {served[first]!r}, and not {expected[first]!r}"
+        text += f"; line {first + 1}: the server returns {served[first]!r} instead of {expected[first]!r}"
     return judged("serving", not different, text)
 
 

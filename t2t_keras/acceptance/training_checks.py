@@ -25,7 +25,7 @@ _EXACT = {"NVIDIA_TF32_OVERRIDE": "0", "JAX_DEFAULT_MATMUL_PRECISION": "highest"
 # Metrics to compare, with their names and factors of the tolerance. Adam hides the scale of the gradients from the
 # losses; rounding changes a norm more than a loss.
 _COMPARED = (("loss", "loss", 1), ("gradient_norm", "gradient norm", 10))
-# Of a training that is killed; without a parent process, it ends by itself.
+# Settings of the run that is killed. The run ends by itself if these checks end first.
 _UNTIL_KILLED = {"train.max_steps": 1_000_000, "train.max_minutes": 30.0}
 _PEAK_UPDATES = 20
 _PEAK_TOKENS = {"CPU": 1024, "GPU": 16384}  # per device
@@ -36,10 +36,10 @@ class TrainingChecks:
     """The checks of training.
 
     Attributes:
-        trainer: starts the trainings.
+        trainer: starts the training runs.
         num_gpus: number of GPUs.
-        preset: sizes and recipe of the trainings whose results are compared.
-        peak_preset: sizes and recipe of the training whose speed is measured.
+        preset: sizes and recipe of the runs whose results are compared.
+        peak_preset: sizes and recipe of the run whose speed is measured.
         updates: number of updates to compare.
         tolerance: largest relative difference between two losses; that of gradient norms is ten times as large.
     """
@@ -63,7 +63,7 @@ class TrainingChecks:
         return self._judge_metrics("devices", one, everywhere, 0)
 
     def jax(self) -> Result:
-        """Resumes the training of one device halfway, with Keras on JAX, and compares the losses."""
+        """Resumes the run on one device from its middle with Keras on JAX, and compares the losses."""
         if util.find_spec("jax") is None:
             return Result("jax", "not run", "JAX is not installed")
         one, halfway = self._reference, self._halfway
@@ -76,7 +76,7 @@ class TrainingChecks:
         return self._judge_metrics("jax", one, on_jax, halfway)
 
     def resume(self) -> Result:
-        """Kills a training, resumes it, and compares its checkpoint with that of an uninterrupted training."""
+        """Kills a training run, resumes it, and compares its checkpoint with that of an uninterrupted run."""
         settings = {"train.checkpoint_steps": self._halfway, "train.deterministic": self.num_gpus > 0}
         killed = self._train_until_killed({**settings, **_UNTIL_KILLED})
         saved, last = killed.saved_steps[-1], killed.records[-1]["step"]
@@ -93,7 +93,7 @@ class TrainingChecks:
         text = (
             f"{training.devices}: killed after update {last}, resumed from {saved}; at update "
             f"{settings['train.max_steps']}, {len(expected) - len(different)} of {len(expected)} arrays (weights and "
-            "moments) are equal bit for bit to those of an uninterrupted training"
+            "moments) are equal bit for bit to those of an uninterrupted run"
         )
         return judged("resume", not different and resumed.keys() == expected.keys(), text)
 
@@ -125,7 +125,7 @@ class TrainingChecks:
 
     @property
     def _compared(self) -> dict[str, Any]:
-        """The settings of trainings whose losses are compared; random draws differ between devices and backends."""
+        """The settings of runs whose losses are compared; random draws differ between devices and backends."""
         return {**_NO_DROPOUT, "train.max_steps": self.updates, "train.checkpoint_steps": self._halfway}
 
     @property
@@ -137,19 +137,19 @@ class TrainingChecks:
 
     @functools.cached_property
     def _reference(self) -> Training:
-        """The training on one device, which two checks need."""
+        """The run on one device, which two checks need."""
         flags = ["--strategy=mirrored", "--replicas=1"] if self.num_gpus else self._cpu(1)
         with self.trainer.started("one", self.preset, flags, self._compared, _EXACT) as training:
             training.finish()
         return training
 
     def _train_until_killed(self, settings: Mapping[str, Any]) -> Training:
-        """Trains until some updates after a checkpoint are lost by SIGKILL."""
+        """Trains until there are updates after the last checkpoint, then kills the process, so that they are lost."""
         with self.trainer.started("killed", self.preset, self._all_devices, settings) as training:
             while not training.saved_steps or training.records[-1]["step"] == training.saved_steps[-1]:
                 if training.process.poll() is not None:
                     training.finish()
-                    raise TrainingFailedError("the training ended before it was killed")
+                    raise TrainingFailedError("the training run ended before it was killed")
                 time.sleep(0.02)
         return training
 

@@ -1,4 +1,4 @@
-"""The trainings of the acceptance checks: made-up text, and `launch.train` in separate processes."""
+"""The training runs of the acceptance checks: processes of `launch.train`, with made-up text."""
 
 import contextlib
 import dataclasses
@@ -34,7 +34,7 @@ _SETTINGS: dict[str, Any] = {
     "train.keep_checkpoints": 100,
 }
 
-# Settings that the checks choose or rely on, so that the user cannot override them.
+# Settings that the checks choose or rely on, and that the user therefore cannot override.
 DETERMINED = (
     *("train.log_steps", "train.max_steps", "train.max_minutes", "train.keep_checkpoints"),
     *("train.checkpoint_steps", "train.checkpoint_minutes", "train.checkpoint_epochs", "train.validation_steps"),
@@ -42,12 +42,12 @@ DETERMINED = (
 
 
 class TrainingFailedError(Exception):
-    """A training process ended with an error; the message is its last line."""
+    """A training process ended with an error; the message contains the last line of its log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A training in a separate process.
+    """A training run in a separate process.
 
     Attributes:
         process: the process.
@@ -60,7 +60,7 @@ class Training:
     log_path: pathlib.Path
 
     def finish(self) -> None:
-        """Waits for the end of the training; raises TrainingFailedError if it ends with an error."""
+        """Waits for the end of the process; raises a `TrainingFailedError` if it ends with an error."""
         if status := self.process.wait():
             lines = self.log_path.read_text(encoding="utf-8", errors="replace").split("\n")
             last = next((line for line in reversed(lines) if line.strip()), "it printed no error")
@@ -78,18 +78,18 @@ class Training:
 
     @property
     def devices(self) -> str:
-        """The devices as the training reports them, such as "2 replicas on CPU"."""
+        """The devices as the process reports them, such as "2 replicas on CPU"."""
         reported = re.findall(r" on (.+); tracing", self.log_path.read_text(encoding="utf-8", errors="replace"))
         return reported[-1] if reported else "unknown devices"
 
 
 class Trainer:
-    """Starts trainings on made-up text.
+    """Starts training runs on made-up text.
 
     Args:
         folder: folder for text and runs.
         command: the command that starts `launch.train`.
-        settings: settings of all trainings, each "section.field=value"; they override those of the checks.
+        settings: settings of all runs, each "section.field=value"; they override those of the checks.
     """
 
     def __init__(self, folder: pathlib.Path, command: Sequence[str], settings: Sequence[str] = ()) -> None:
@@ -110,7 +110,7 @@ class Trainer:
         settings: Mapping[str, Any],
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[Training]:
-        """Starts or resumes the training of a run in a context, whose end also ends the training.
+        """Starts or resumes a run; returns a context that ends the process.
 
         Args:
             name: name of the run.

@@ -21,8 +21,8 @@ class Convolution(Layer):
     Args:
         filters: width of the outputs.
         kernel_size: number of positions that an output reads.
-        dilation_rate: distance between neighbouring ones of these positions.
-        causal: whether the last of these positions is the output's own. Otherwise its own is the middle one, and
+        dilation_rate: distance between adjacent positions of these.
+        causal: whether the last of these positions is that of the output. Otherwise, the middle one is, and
             `kernel_size` must be odd.
         weight_normalization: whether to normalise the kernel.
         kernel_initializer: initializer of W, or of V.

@@ -128,11 +128,6 @@ def _name(config_class: type[ModelConfig]) -> str:
     return f"{config_class.__module__}:{config_class.__qualname__}"
 
 
-def is_registered(family: str) -> bool:
-    """Returns whether a family is one of the package or of an imported extension."""
-    return family in _FAMILIES
-
-
 def model_config_class(family: str) -> type[ModelConfig]:
     """Returns the settings class of a family; raises InputError with the valid names if the family is unknown."""
     if family not in _FAMILIES:

@@ -237,11 +237,11 @@ class EpochPlans:
         return (position.epoch + position.batch / self.plan(position.epoch).num_batches) / self._parts
 
     def num_batches(self, epochs: float) -> int:
-        """Returns the number of batches, at least 1, in that number of passes of the length of the first one."""
+        """Returns the number of batches in a number of passes, at least 1, estimated from the first epoch."""
         return max(1, round(epochs * self._parts * self.plan(0).num_batches))
 
     def positions(self, start: Position) -> Iterator[Position]:
-        """Yields all positions from `start` on, without end."""
+        """Yields all positions from `start` on, endlessly."""
         position = self.advance(start, 0)
         while True:
             yield position
@@ -270,7 +270,7 @@ def _check_lengths(source_lengths: np.ndarray, target_lengths: np.ndarray, token
             f"got shapes {source_lengths.shape} and {target_lengths.shape}"
         )
     if not len(source_lengths):
-        raise InputError("the corpus has no pairs to make batches of")
+        raise InputError("the corpus has no pairs")
     longest = int(max(source_lengths.max(), target_lengths.max()))
     if longest > tokens_per_batch:
         row = int(np.maximum(source_lengths, target_lengths).argmax())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.errors import explained
-from t2t_keras.machine.files import read_note, sha256, write_json
+from t2t_keras.machine.files import read_cache, sha256, write_json
 
 # A file that changed this recently may change again without a change of its timestamps.
 _SETTLED_SECONDS = 2.0
@@ -33,7 +33,7 @@ def checksums(files: Mapping[str, Path], known_path: Path) -> dict[str, str]:
     Raises:
         InputError: a file cannot be read.
     """
-    old_entries = read_note(known_path)
+    old_entries = read_cache(known_path)
     digests: dict[str, str] = {}
     entries: dict[str, Any] = {}
     for name, path in files.items():

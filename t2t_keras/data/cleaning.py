@@ -40,7 +40,7 @@ def is_damaged(text: str) -> bool:
 
 
 def comparison_key(text: str) -> str:
-    """Returns a key that is equal for sentences with the same words, regardless of case, blanks and punctuation.
+    """Returns a key that is equal for sentences with the same words, regardless of case, spaces and punctuation.
 
     Combining marks belong to their words, because they are the vowels of Hindi and Thai. Composed and decomposed
     letters are equal. A text without words is its own key.
@@ -53,7 +53,7 @@ class HeldOut:
 
     Args:
         sides: sides of the pairs to compare; 0 is the source, 1 the target.
-        tags: words that may stand in front of sources, and are ignored.
+        tags: words that may precede sources, and are ignored in comparisons.
     """
 
     def __init__(self, sides: Iterable[int] = (0, 1), tags: Iterable[str] = ()) -> None:
@@ -71,7 +71,7 @@ class HeldOut:
         return any(self._key(pair[side]) in keys for side, keys in self._keys.items())
 
     def without_tag(self, text: str) -> str:
-        """Removes the tag in front of a source."""
+        """Removes the tag at the beginning of a source."""
         return text.partition(" ")[2] if f"{text} ".startswith(self._starts) else text
 
     def _key(self, text: str) -> str:

@@ -21,11 +21,8 @@ from t2t_keras.symbols import EOS_ID, PAD_ID
 
 SIDES = ("source", "target")
 
-_FLUSH_PAIRS = 10000
-
-
-# Number of ids read at once for a checksum.
-_CHECKED_IDS = 1 << 22
+_FLUSH_PAIRS = 10_000  # written at once
+_CHECKED_IDS = 1 << 22  # read at once for a checksum
 
 # The number of preceding tokens is kept in memory for every 16th sentence; the lengths give it for the others.
 _ANCHOR_ROWS = 16

@@ -8,10 +8,11 @@ determined as follows:
 - Nine factors are tried, in steps of a quarter, because the search multiplies with quarters exactly in float32. The
   first factor is the smallest that is at least 1.1 times the ratio of all target tokens to all source tokens, so that
   the limit also suffices for sources that are longer than all training sources.
-- The offset for a factor is the smallest, from 0, with which at most one pair in 10,000 exceeds the limit, plus a
-  margin for unseen text. The margin is a third of the mean target length, at least 5 tokens. It is larger for fewer
-  than 10,000 pairs, which do not show what one pair in 10,000 needs. Since the frequency of long outputs falls about
-  exponentially, each factor of ten below 10,000 adds twice the margin: for 300 pairs, it is four times as long.
+- The offset for a factor is the smallest non-negative number with which at most one pair in 10,000 exceeds the limit,
+  plus a margin for unseen text. The margin is a third of the mean target length, at least 5 tokens. It is larger for
+  fewer than 10,000 pairs, which do not show the offset that one pair in 10,000 needs. Since the frequency of long
+  outputs falls about exponentially, each factor of ten below 10,000 adds twice the margin: for 300 pairs, it is four
+  times as long.
 - If there are several corpora, the one that needs the largest offset decides. Otherwise, the limit could exclude all
   pairs of a small corpus in a different language.
 - The factor with the smallest mean limit over all pairs is chosen.
@@ -88,8 +89,8 @@ def output_limit(config: DataConfig, corpora: Iterable[Iterable[Lengths]]) -> di
         corpora: lengths of the training pairs of each corpus, in parts.
 
     Returns:
-        The settings by name. Empty, so that the defaults apply, if the task sets its limits itself, or if sources are
-        masked anew in each epoch.
+        The settings by name. Empty, so that the defaults apply, if the task sets its own limits or sources are masked
+        anew in each epoch.
     """
     kind = task(config.task)
     if kind.is_masked or any(name in kind.decode for name in _SETTINGS):

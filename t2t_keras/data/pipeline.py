@@ -85,7 +85,7 @@ def training_dataset(
 
 @contextlib.contextmanager
 def raising(errors: Sequence[Exception]) -> Iterator[None]:
-    """A context that replaces an error of TensorFlow with the exception of reading that caused it.
+    """Replaces an error of TensorFlow that is raised inside with the exception of reading that caused it.
 
     Args:
         errors: exceptions that `on_error` of `training_dataset` received; if empty, TensorFlow's error is raised.

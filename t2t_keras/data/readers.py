@@ -56,7 +56,7 @@ class Format:
         name: name of the format, for messages.
         pairs: reads both sides.
         lines: reads the lines of one side.
-        advice: for a format that is refused: what to do instead.
+        advice: an alternative, for a format that is refused.
     """
 
     name: str

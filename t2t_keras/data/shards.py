@@ -32,7 +32,7 @@ _ENCODE_PAIRS = 20_000
 def clean_shard(
     data_dir: Path, config: DataConfig, held_out: tuple[str, ...], number: int, pairs: Iterable[Pair]
 ) -> Counts:
-    """Writes the cleaned text of a shard, and a key for each pair to find duplicates by.
+    """Writes the cleaned text of a shard and, for each pair, a key that finds duplicates.
 
     Args:
         data_dir: directory of the prepared data.
@@ -142,15 +142,15 @@ def encode(
         num_threads: threads of the tokenizer; -1 uses all cores.
 
     Returns:
-        The number of tokens on each side, of pairs kept and, in training data, of pairs dropped by reason and, if the
-        settings say so, of pairs whose final marks changed.
+        The number of tokens on each side, of pairs kept and of pairs dropped for each reason (0 except in training
+        data), and with `config.final_marks`, the number of training pairs whose final marks changed.
     """
     tokenizer = Tokenizer.load(data_dir / VOCABULARY)
     sides = (tokenizer.source, tokenizer)
     counts = {"kept": 0, "too_long": 0, "length_ratio": 0, "source_tokens": 0, "target_tokens": 0}
     if split == "train":
         pairs = with_final_marks(pairs, config, counts)
-    # Sources of validation and test sets are not split, because their loss is to be that of the whole text. They are
+    # Sources of validation and test sets are not split, because their loss must cover the whole text. They are
     # truncated if the task reads only beginnings.
     is_cut = split == "train" or task(config.task).reads_beginnings
     fits = (lambda text: len(tokenizer.source.encode(text)) < config.max_length) if is_cut else None

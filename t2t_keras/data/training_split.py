@@ -54,7 +54,7 @@ class TrainingSplit:
         """Writes the cleaned text of all shards without pairs that resemble a `held_out` split; returns the counts."""
         if _READING not in self._journal.done:
             clean = functools.partial(shards.clean_shard, *self._place, held_out)
-            files = [part for part in corpus.training_parts if isinstance(part, ParallelFiles) and part.splits]
+            files = [part for part in corpus.training_parts if isinstance(part, ParallelFiles) and part.is_splittable]
             if len(files) == len(corpus.training_parts):
                 parts = self._clean_blocks(clean, self._blocks(files))
             else:

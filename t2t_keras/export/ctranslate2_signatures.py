@@ -22,7 +22,7 @@ Function = Callable[..., dict[str, tf.Tensor]]
 class CTranslate2Signatures:
     """Makes functions that replace the signatures `serving_default` and `nbest` of a version of an export.
 
-    Each time, the export's weights are converted in a temporary folder, as in `CTranslate2Engine`.
+    Each call converts the export's weights in a temporary folder, as `CTranslate2Engine` does.
 
     Args:
         compute_type: number format of CTranslate2's matrix products; see `CTranslate2Engine`.

@@ -7,7 +7,7 @@ import tensorflow as tf
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences
 from t2t_keras.export.graph_sentences import SentenceTexts, find_sentences
 from t2t_keras.export.graph_text import repaired, stripped
-from t2t_keras.export.limits import assert_as_many_lines, assert_line_lengths
+from t2t_keras.export.limits import assert_equal_line_counts, assert_line_lengths
 from t2t_keras.export_contract import LOWEST, NUM_ALTERNATIVES
 from t2t_keras.symbols import PAD_ID
 
@@ -33,7 +33,7 @@ class _Place(NamedTuple):
     rest: SentenceTexts
 
 
-def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
+def _find_place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
     """Finds the sentence of each line in whose translation the given beginning ends.
 
     It assumes that the translation of each sentence is one sentence.
@@ -64,9 +64,9 @@ def _place(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> _Place:
         join_lines(sources, distances == 0, sources.before),
         join_lines(beginnings, beginning_distances == 0, beginnings.before),
     )
-    is_behind = tf.where(distances > 0)[:, 0]
-    rest = SentenceTexts(*(tf.gather(values, is_behind) for values in sources))
-    is_next = tf.gather(distances, is_behind) == 1
+    later = tf.where(distances > 0)[:, 0]
+    rest = SentenceTexts(*(tf.gather(values, later) for values in sources))
+    is_next = tf.gather(distances, later) == 1
     return _Place(
         tf.strings.join([join_lines(beginnings, beginning_distances < 0, beginnings.before, beginnings.texts), blank]),
         join_lines(sources, distances == 0, sources.texts),
@@ -89,11 +89,11 @@ def alternatives(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> dict
     those of this sentence. The translations of earlier sentences are taken from the prefix, and later sentences are
     translated as usual.
     """
-    with tf.control_dependencies([assert_as_many_lines(text=text, prefix=prefix)]):
+    with tf.control_dependencies([assert_equal_line_counts(text=text, prefix=prefix)]):
         text, prefix = tf.identity(text), tf.identity(prefix)
     if not pipeline.has_sentences:
         return _continuations(pipeline, text, prefix)
-    place = _place(pipeline, text, prefix)
+    place = _find_place(pipeline, text, prefix)
     outputs = _continuations(pipeline, place.text, place.prefix)
     parts = pipeline.parts_of_sentences(place.rest)
     result = pipeline.search(parts.sentences, only_best=True)
@@ -116,7 +116,7 @@ def _continuations(pipeline: Pipeline, text: tf.Tensor, prefix: tf.Tensor) -> di
     tokens = pipeline.next_tokens(sources, beginnings, NUM_ALTERNATIVES)  # --> [lines, alternatives]
     source_copies = Sentences(*(tf.repeat(side, NUM_ALTERNATIVES, axis=0) for side in sources))
     prefixes = _with_tokens(beginnings, tokens)
-    result = pipeline.search_for(source_copies, prefix=prefixes)
+    result = pipeline.search_restricted(source_copies, prefix=prefixes)
     rows = tf.range(count * NUM_ALTERNATIVES)
     parts = Parts(source_copies, rows, tf.fill(tf.shape(rows), ""), tf.fill(tf.shape(rows), True))
     hypotheses = pipeline.hypotheses(tf.repeat(text, NUM_ALTERNATIVES), parts, result, result.scores)

@@ -40,7 +40,7 @@ class Choice(NamedTuple):
     layers: tf.Tensor
 
 
-def choice(kind: tf.Tensor, layer: tf.Tensor, sizes: AttentionSizes) -> Choice:
+def parse_choice(kind: tf.Tensor, layer: tf.Tensor, sizes: AttentionSizes) -> Choice:
     """Converts the inputs "kind", string [lines], and "layer", int32 [lines], of a request.
 
     Assertions in the graph reject unknown kinds and layers. Layer 0 of a kind without layers is allowed; its weights

@@ -101,7 +101,7 @@ class Pipeline:
         source_pieces: maps token ids of sources, int32 [tokens], to the vocabulary's entries, string [tokens].
         target_pieces: maps token ids of targets in the same way.
         has_sentences: whether lines are translated sentence by sentence.
-        max_source_length: most tokens of a part, end symbol included.
+        max_source_length: maximum number of tokens of a part, end symbol included.
         truecaser: the words that are truecased, whose table must be stored with the graph; None if targets keep their
             case. If set, the translation of each sentence gets a capital first letter.
         has_attention: whether the model offers attention.
@@ -248,7 +248,7 @@ class Pipeline:
             return _with_ends(ids.with_flat_values(tf.identity(ids.flat_values)))
 
     def output_limits(self, sentences: Sentences) -> tf.Tensor:
-        """Returns the most tokens that each sentence's translation may have, int32 [sentences]."""
+        """Returns the maximum number of tokens of each sentence's translation, int32 [sentences]."""
         limits = output_limits(sentences.lengths, self.config)
         return limits if self._form is None else self._form.limits(sentences.lengths)
 
@@ -308,13 +308,13 @@ class Pipeline:
             (tokens,) = in_batches(lengths, self.config.tokens_per_batch, compute, results)
         return tokens
 
-    def search_for(self, sentences: Sentences, **options: tf.Tensor) -> TokenHypotheses:
+    def search_restricted(self, sentences: Sentences, **options: tf.Tensor) -> TokenHypotheses:
         """Finds the best hypothesis of each sentence under restrictions.
 
         Args:
             sentences: the sentences.
             **options: options of `Searcher`, one row per sentence: `prefix`, int32 [sentences, length], or
-                `constraints`; see `search_with`.
+                `constraints`; see `search_constrained`.
         """
 
         def search(ids: tf.Tensor, rows: tf.Tensor) -> list[tf.Tensor]:
@@ -324,7 +324,7 @@ class Pipeline:
         with self._weights.in_use():
             return self._search_batches(sentences, search, 1)
 
-    def search_with(self, sentences: Sentences, constraints: tf.Tensor) -> TokenHypotheses:
+    def search_constrained(self, sentences: Sentences, constraints: tf.Tensor) -> TokenHypotheses:
         """Finds the best hypothesis of each sentence that contains a phrase of each of its constraints.
 
         `constraints` are int32 [sentences, constraints, phrases, length]; see `Goal`.
@@ -332,7 +332,7 @@ class Pipeline:
         sizes = *tf.unstack(tf.shape(constraints)), longest(self.output_limits(sentences))
         with tf.control_dependencies([assert_size("progress with constraints", self.config.beam_size, *sizes)]):
             constraints = tf.identity(constraints)
-        return self.search_for(sentences, constraints=constraints)
+        return self.search_restricted(sentences, constraints=constraints)
 
     def _hidden_of(self, source_ids: tf.Tensor, target_ids: tf.Tensor) -> Any:
         """Returns the hidden states that predict each token of given targets."""
@@ -513,7 +513,7 @@ def _sampling(config: DecodeConfig) -> DecodeConfig:
 
 
 def _with_ends(ids: tf.RaggedTensor) -> Sentences:
-    """Appends end symbols to token ids [sentences, ragged] and pads them; rejects a result of too many elements."""
+    """Appends end symbols to token ids [sentences, ragged] and pads them; rejects a result that is too large."""
     ends = tf.fill([ids.nrows(), 1], EOS_ID)
     ids = tf.concat([ids, tf.RaggedTensor.from_tensor(ends)], axis=1)
     lengths = tf.cast(ids.row_lengths(), tf.int32)

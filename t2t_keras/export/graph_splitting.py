@@ -29,7 +29,7 @@ class Pieces(NamedTuple):
 
 
 def split_contexts(texts: tf.Tensor, head_end: str, fits: Callable[[tf.Tensor], tf.Tensor]) -> Pieces:
-    """Splits texts behind their heads as `split_context` does; see `split_texts` for `texts` and `fits`."""
+    """Splits texts after their heads as `split_context` does; see `split_texts` for `texts` and `fits`."""
     halves = tf.strings.split(tf.strings.regex_replace(texts, f"({head_end})", "\\1\n", False), "\n", 1)
     has_context = halves.row_lengths() > 1
     halves = halves.to_tensor("", shape=[None, 2])  # --> [texts, 2]

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
-from t2t_keras.export.limits import MAX_LINE_TOKENS, assert_line_lengths
+from t2t_keras.export.limits import assert_line_lengths
 from t2t_keras.export.traceable import traceable_signature
-from t2t_keras.export_contract import STREAM_ADVANCE, STREAM_BEGIN, state_name
+from t2t_keras.export_contract import MAX_LINE_TOKENS, STREAM_ADVANCE, STREAM_BEGIN, state_name
 from t2t_keras.search.beam_search import state_invariants
 from t2t_keras.symbols import PAD_ID
 

@@ -53,7 +53,7 @@ def lowercased(texts: tf.Tensor) -> tf.Tensor:
 
 
 def with_characters(texts: tf.Tensor, replacement: Callable[[str], str]) -> tf.Tensor:
-    """Replaces the characters of valid UTF-8, of any shape; those whose replacement is not a single character stay."""
+    """Replaces the characters of texts of any shape, except those whose replacement is not a single character."""
     old, new = (tf.constant(codes, tf.int32) for codes in _pairs(replacement))
     codes = tf.strings.unicode_decode(tf.reshape(texts, [-1]), "UTF-8")  # --> [texts, ragged]
     places = tf.minimum(tf.searchsorted(old, codes.flat_values), tf.size(old) - 1)

@@ -31,7 +31,7 @@ def capitalised(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _parts(texts: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the groups of `BEGINNING`; a text without a beginning is its own first part, and the others are empty."""
+    """Returns the groups of `BEGINNING`; for a text without a match, the whole text and three empty strings."""
     has_beginning = tf.strings.regex_full_match(texts, _BEGINNING)
     parts = [tf.strings.regex_replace(texts, _BEGINNING, f"\\{group}") for group in range(1, 5)]
     return [parts[0], *(tf.where(has_beginning, part, "") for part in parts[1:])]

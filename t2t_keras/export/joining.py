@@ -143,7 +143,7 @@ def _bound(sums: tf.Tensor) -> tf.Tensor:
     return tf.where(sums > -float("inf"), tf.maximum(sums, tf.constant(_MISSING, sums.dtype)), sums)
 
 
-def _join_texts(text: tf.Tensor, before: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
+def _join_texts(text: tf.Tensor, before: tf.Tensor, following: tf.Tensor) -> tf.Tensor:
     """Joins two texts with white space, which is dropped if it is a single blank and one of the texts is empty."""
-    is_left_out = (before == " ") & ((text == "") | (behind == ""))
-    return tf.strings.join([text, tf.where(is_left_out, "", before), behind])
+    is_left_out = (before == " ") & ((text == "") | (following == ""))
+    return tf.strings.join([text, tf.where(is_left_out, "", before), following])

@@ -2,13 +2,11 @@
 
 import tensorflow as tf
 
-from t2t_keras.inference.forced import MAX_SCORED_LENGTH
+from t2t_keras.export_contract import MAX_LINE_TOKENS
 
-# Most tokens, end symbol included, of a line that is not split into parts: memory grows with the square of the length.
-MAX_LINE_TOKENS = MAX_SCORED_LENGTH
-
-# Most elements of an array of a request, padding included. A short request can need a large array, because lines are
-# padded to the longest. For example, the attention of 256 lines of 157 target and 207 source tokens each fits.
+# Maximum number of elements of an array of a request, padding included. A short request can need a large array, because
+# lines are padded to the longest. For example, the attention of 256 lines of 157 target and 207 source tokens each is
+# below this limit.
 MAX_ELEMENTS = 2**23
 
 
@@ -19,13 +17,13 @@ def assert_line_lengths(name: str, lengths: tf.Tensor, purpose: str, limit: int 
         name: the name of the input, for the error message.
         lengths: int [lines], end symbols included.
         purpose: completes "too long to be ..." in the message, for example "scored".
-        limit: most tokens of a line, end symbol included.
+        limit: maximum number of tokens of a line, end symbol included.
     """
     message = f"{name} has a line of more than {limit} tokens, including the end symbol: too long to be {purpose}"
     return tf.debugging.Assert(tf.reduce_all(lengths <= limit), [message])
 
 
-def assert_lengths_of_rows(name: str, lengths: tf.Tensor, width: tf.Tensor) -> tf.Operation:
+def assert_row_lengths(name: str, lengths: tf.Tensor, width: tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects lengths outside of their rows; make the computation depend on it.
 
     Args:
@@ -39,7 +37,7 @@ def assert_lengths_of_rows(name: str, lengths: tf.Tensor, width: tf.Tensor) -> t
     return tf.debugging.Assert(tf.size(wrong) == 0, [message])
 
 
-def assert_as_many_lines(**inputs: tf.Tensor) -> tf.Operation:
+def assert_equal_line_counts(**inputs: tf.Tensor) -> tf.Operation:
     """Returns an operation that rejects inputs with different numbers of lines; make the computation depend on it."""
     lines = tf.stack([tf.shape(values)[0] for values in inputs.values()])
     is_same = tf.reduce_all(lines == lines[0])

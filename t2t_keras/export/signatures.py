@@ -6,15 +6,14 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from t2t_keras.export.graph_alternatives import alternatives
-from t2t_keras.export.graph_attention import choice, pieces_of_queries_and_keys
+from t2t_keras.export.graph_attention import parse_choice, pieces_of_queries_and_keys
 from t2t_keras.export.graph_pipeline import Parts, Pipeline, Sentences, longest
 from t2t_keras.export.graph_streaming import stream_signatures
 from t2t_keras.export.joining import Hypotheses
 from t2t_keras.export.limits import (
-    MAX_LINE_TOKENS,
-    assert_as_many_lines,
-    assert_lengths_of_rows,
+    assert_equal_line_counts,
     assert_line_lengths,
+    assert_row_lengths,
     assert_size,
 )
 from t2t_keras.export.traceable import traceable_signature
@@ -24,6 +23,7 @@ from t2t_keras.export_contract import (
     ATTENTION,
     CONSTRAINED,
     LOWEST,
+    MAX_LINE_TOKENS,
     NBEST,
     SAMPLE,
     SCORE,
@@ -70,8 +70,8 @@ def _nbest_translations(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
 
 
 def _samples(pipeline: Pipeline, text: tf.Tensor, seed: tf.Tensor) -> Outputs:
-    """Draws one translation of each line; it is a function of the text and the seed."""
-    with tf.control_dependencies([assert_as_many_lines(text=text, seed=seed)]):
+    """Draws one translation of each line, which depends only on the text and the seed."""
+    with tf.control_dependencies([assert_equal_line_counts(text=text, seed=seed)]):
         parts = pipeline.parts(tf.identity(text))
     samples = pipeline.sample(parts.sentences, tf.gather(seed, parts.rows))
     outputs = pipeline.hypotheses(text, parts, samples, samples.log_probs)
@@ -85,7 +85,7 @@ def _translations(pipeline: Pipeline, text: tf.Tensor, only_best: bool) -> Hypot
 
 
 def _score(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor) -> Outputs:
-    with tf.control_dependencies([assert_as_many_lines(text=text, target=target)]):
+    with tf.control_dependencies([assert_equal_line_counts(text=text, target=target)]):
         sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
     return {"log_probability": pipeline.log_probs(sources, targets), "token_count": targets.lengths}
 
@@ -102,8 +102,8 @@ def _constrained_tokens(
     batch, width = tf.shape(source_ids)[0], tf.shape(source_ids)[1]
     limit = max(MAX_LINE_TOKENS, pipeline.max_source_length)
     checks = [
-        assert_as_many_lines(source_ids=source_ids, source_length=source_length, **inputs),
-        assert_lengths_of_rows("source_length", source_length, width),
+        assert_equal_line_counts(source_ids=source_ids, source_length=source_length, **inputs),
+        assert_row_lengths("source_length", source_length, width),
         assert_line_lengths("source_ids", source_length, "translated", limit),
     ]
     with tf.control_dependencies(checks):
@@ -114,7 +114,7 @@ def _constrained_tokens(
     if constraints is None:
         result = pipeline.search(sentences, only_best=True)
     else:
-        result = pipeline.search_with(sentences, tf.gather(constraints, rows))
+        result = pipeline.search_constrained(sentences, tf.gather(constraints, rows))
     length = longest(result.lengths[:, 0])
     scores = tf.where(result.lengths > 0, result.scores, LOWEST)
     places = rows[:, tf.newaxis]
@@ -152,8 +152,8 @@ def _alignment(pipeline: Pipeline, text: tf.Tensor) -> Outputs:
 def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.Tensor, layer: tf.Tensor) -> Outputs:
     """Returns the attention of given translations; lines are not split. A kind without layers gets weights of 0."""
     inputs = {"text": text, "target": target, "kind": kind, "layer": layer}
-    with tf.control_dependencies([assert_as_many_lines(**inputs)]):
-        selection = choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
+    with tf.control_dependencies([assert_equal_line_counts(**inputs)]):
+        selection = parse_choice(tf.identity(kind), tf.identity(layer), pipeline.attention_sizes)
         sources, targets = pipeline.sources(tf.identity(text)), pipeline.targets(text, tf.identity(target))
     weights = pipeline.chosen_attention(sources, targets, selection)
     source_pieces = _lines_of_pieces(pipeline.source_pieces, sources, sources.lengths)
@@ -168,7 +168,7 @@ def _attention(pipeline: Pipeline, text: tf.Tensor, target: tf.Tensor, kind: tf.
 
 
 def _attention_checks(pipeline: Pipeline, parts: Parts, num_lines: tf.Tensor) -> list[tf.Operation]:
-    """Returns assertions that reject overlong lines, and attention that is too large, by parts or joined to lines."""
+    """Returns assertions that reject overlong lines, and attention that is too large for the parts or for the lines."""
     sizes = [pipeline.output_limits(parts.sentences), parts.sentences.lengths]
     line_sizes = [tf.math.unsorted_segment_sum(lengths, parts.rows, num_lines) for lengths in sizes]
     return [

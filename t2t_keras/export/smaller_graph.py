@@ -15,7 +15,7 @@ def shrink(version: pathlib.Path) -> None:
     The names in a graph are paths of scopes, and each operation repeats those of its inputs. Only names within
     functions are shortened: signatures refer to the names of functions and of the main graph. The shapes of outputs are
     left out, because TensorFlow infers them again when it loads the graph. Operations that create a resource keep their
-    names, under which TensorFlow finds the resource: two tokenizers of one name would be one.
+    names, under which TensorFlow finds the resource; otherwise, two tokenizers could become one.
 
     Args:
         version: directory of the SavedModel.

@@ -15,13 +15,13 @@ from t2t_keras.export_contract import (
 )
 from t2t_keras.symbols import EOS_ID
 
-# The second one is too short for any model to split it into parts.
+# The second line is too short for any model to split it into parts.
 _LINES = ("A man is walking through the snow with two dogs.", ".")
 # These signatures are warmed up with a single line.
-_OF_ONE_LINE = frozenset({ALTERNATIVES, CONSTRAINED, STREAM_BEGIN, STREAM_ADVANCE})
+_SINGLE_LINE = frozenset({ALTERNATIVES, CONSTRAINED, STREAM_BEGIN, STREAM_ADVANCE})
 
 
-def check_messages() -> None:
+def check_serving_messages() -> None:
     """Raises an `InputError` if the package with the messages of TensorFlow Serving is not installed."""
     missing = "exporting needs the messages of TensorFlow Serving: pip install '.[serve]'"
     optional_module("tensorflow_serving.apis", missing)
@@ -42,7 +42,7 @@ def warmup_records(
     lines = [f"{context} {line}".strip() for line in _LINES]
     records = []
     for signature in functions:
-        for batch in (lines[1:],) if signature in _OF_ONE_LINE else (lines[:1], lines):
+        for batch in (lines[1:],) if signature in _SINGLE_LINE else (lines[:1], lines):
             inputs = _inputs(signature, batch)
             if SIGNATURES[signature].takes_state:
                 inputs |= functions[STREAM_BEGIN](tf.constant(batch))

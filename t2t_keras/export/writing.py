@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import tempfile
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import tensorflow as tf
 
@@ -18,7 +18,7 @@ from t2t_keras.export.exported_weights import Storage, Weights
 from t2t_keras.export.graph_pipeline import Pipeline
 from t2t_keras.export.signatures import signatures
 from t2t_keras.export.smaller_graph import shrink
-from t2t_keras.export.warmup import check_messages, warmup_records
+from t2t_keras.export.warmup import check_serving_messages, warmup_records
 from t2t_keras.export_contract import ASSETS, CONFIG_FILE, GRAPH_FILE, VOCABULARY_FILE, WARM_UP_FILE
 from t2t_keras.inference.translator import Translator
 from t2t_keras.machine.files import local_path, sha256, temporary_name
@@ -48,7 +48,8 @@ def export_translator(
     Raises:
         ValueError: the model is an ensemble, the translator has a glossary, the storage is unknown, or the call is in
             the scope of a `tf.distribute.Strategy`, whose variables no server could read.
-        InputError: the package for the warm-up requests is not installed.
+        InputError: the tokenizer is not a `Tokenizer`, `export_dir` is a URL, or the package for the warm-up requests
+            is not installed.
         OSError: the version cannot be written.
     """
     _ = translator.single_model  # raises for an ensemble
@@ -60,9 +61,12 @@ def export_translator(
         raise ValueError(f"storage must be one of {', '.join(get_args(Storage))}; got {storage!r}")
     if tf.distribute.has_strategy():
         raise ValueError("export_translator must be called outside the scope of a tf.distribute.Strategy")
+    if not isinstance(translator.tokenizer, Tokenizer):
+        kind = type(translator.tokenizer).__name__
+        raise InputError(f"only a vocabulary of this package can be exported: a Tokenizer, not a {kind}")
     export_dir = local_path(export_dir, "export_dir")
     name = pathlib.Path(os.path.abspath(export_dir)).name
-    check_messages()
+    check_serving_messages()
     details: dict[str, Any] = {"weights": storage, "excluded": list(translator.settings.excluded), **(origin or {})}
     export_dir.mkdir(parents=True, exist_ok=True)
     temporary = export_dir / temporary_name("export")  # not a number, so servers ignore it
@@ -86,11 +90,7 @@ def _save(translator: Translator, storage: Storage, path: pathlib.Path) -> dict[
     # The module holds only what a loader must find. Everything else that the signatures need stays outside of it.
     module = tf.Module()
     module.weights = weights.variables
-    tokenizer = translator.tokenizer
-    if not isinstance(tokenizer, Tokenizer):
-        raise InputError(
-            f"only a vocabulary of this package can be exported: a Tokenizer, not a {type(tokenizer).__name__}"
-        )
+    tokenizer = cast(Tokenizer, translator.tokenizer)
     module.tokenizer = tokenizer.graph_tokenizer()
     module.source_tokenizer = module.tokenizer
     if tokenizer.source is not tokenizer:

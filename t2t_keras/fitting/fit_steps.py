@@ -24,7 +24,8 @@ from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
-from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, Choice
+from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, UNIT_TOKENS, UNIT_VOCAB_SIZE, Choice
+from t2t_keras.planning.forecast import update_flops
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
@@ -43,7 +44,8 @@ _LEAST_SHARE = 0.5  # share of the minutes reserved for training, however long p
 _LEAST_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
 _MOST_UPDATES = 1_000_000  # so large that the time limit ends the training
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
-_NEXT_TO_NOTHING = 2  # BLEU of outputs that are nearly unrelated to their sources
+_VERY_LOW_BLEU = 2  # of outputs that are nearly unrelated to their sources
+_SENTENCE_TOKENS = 16  # for the cost of attention
 _EXAMPLES = 5
 _FEWEST_WORDS = 4  # in an example, because shorter sentences show little
 
@@ -84,7 +86,7 @@ class FitSteps:
         record: choices and completed steps, stored in the run's directory.
         run: the run.
         data: the prepared data; set by `prepare`.
-        translator: translates with the chosen weights; set by `keep_better`.
+        translator: translates with the chosen weights; set by `choose_weights`.
 
     Raises:
         InputError: the record is damaged.
@@ -123,8 +125,8 @@ class FitSteps:
 
         return make_strategy("auto")
 
-    def chosen(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
-        """Returns the choices of the rules, in which those in `overrides` take precedence.
+    def choose(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
+        """Makes the choices by rules; those in `overrides` take precedence.
 
         The training speed of this machine is measured once and recorded, unless the number of updates is given.
 
@@ -149,9 +151,14 @@ class FitSteps:
                 self.record.update(updates_per_minute=speed)
         else:
             speed = steps / minutes
-        choices = list(fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides))
-        settings_applied(choices)
-        return choices
+        choices = {each.name: each for each in fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides)}
+        config = apply_choices(choices.values())
+        if steps is None and choices["preset"].value != "tiny":
+            model = dataclasses.replace(config.model, vocab_size=int(choices["data.vocab_size"].value))
+            cost = _relative_cost(dataclasses.replace(config, model=model), machine["has_accelerator"])
+            updates = choices["updates"]
+            choices["updates"] = dataclasses.replace(updates, value=max(round(updates.value / cost), 1))
+        return list(choices.values())
 
     def check_text(self, corpus: Corpus) -> None:
         """Records the identity of the text; raises an InputError if the fit was started with different text."""
@@ -165,14 +172,14 @@ class FitSteps:
         Raises the errors of `t2t_keras.data.prepare.prepare`.
         """
 
-        def prepared() -> PreparedData:
+        def run() -> PreparedData:
             data_config = dataclasses.replace(config, vocab_size=self.choice("data.vocab_size"))
             return prepare(corpus, data_config, self.places.data_dir, self._say, processes)
 
         with self.preparing():
             while True:
                 try:
-                    self.data = prepared()
+                    self.data = run()
                     break
                 except VocabularySizeError as error:
                     choices = {choice.name: choice for choice in self.choices}
@@ -189,7 +196,7 @@ class FitSteps:
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
-        """A context that adds its duration to the preparation time, unless the text was prepared before."""
+        """A context whose duration counts as preparation time, unless the text was prepared before."""
         start = time.monotonic()
         try:
             yield
@@ -247,7 +254,7 @@ class FitSteps:
 
     def _config(self, minutes: float, rest: float) -> Config:
         """Returns the preset's settings with the choices, adapted to the data and the remaining minutes."""
-        config = settings_applied(self.choices, {**self.data.output_limit, "split": self.data.split_by})
+        config = apply_choices(self.choices, {**self.data.output_limit, "split": self.data.split_by})
         if checkpoints.exist(self.run.checkpoints_path):  # its search may have been chosen since
             config = dataclasses.replace(config, decode=self.run.config.decode)
         overrides = {choice.name: choice.value for choice in self.choices if choice.reason == GIVEN}
@@ -274,18 +281,18 @@ class FitSteps:
         if max_steps is None and updates < FEWEST_UPDATES:
             duration = minutes * FEWEST_UPDATES / max(updates, 1)
             self._say(
-                f"{minutes:g} minutes allow about {updates} updates on this machine, and a usable model takes at least "
+                f"{minutes:g} minutes allow about {updates} updates on this machine, but a usable model needs at least "
                 f"{FEWEST_UPDATES}: training continues until then, about {duration:.1f} minutes. Ctrl-C ends it early; "
-                "the next steps then use the weights of that time"
+                "the next steps then use the current weights"
             )
             return _end(FEWEST_UPDATES, FEWEST_UPDATES) | {"train.max_minutes": 0.0}
         self._say(
-            f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps use the weights of that time"
+            f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps then use the current weights"
         )
         return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
-    def keep_better(self) -> None:
-        """Chooses among the average of the last checkpoints, the best one and the last one by validation.
+    def choose_weights(self) -> None:
+        """Chooses the average of the last checkpoints, the best checkpoint or the last one, by validation.
 
         The weights become the run's checkpoint `chosen`, which programs then use by default.
         """
@@ -293,12 +300,12 @@ class FitSteps:
 
         path = self.run.checkpoints_path
         if not self.record["chosen"]:
-            self._choose_weights(path)
+            self._compare_weights(path)
         choice = self.record["chosen"]
         self.translator = Translator.load(self.run.path, CHOSEN)
-        self._say(f"kept: {choice['name']}, by {choice['compared']}")
+        self._say(f"chosen: {choice['name']}, by {choice['compared']}")
 
-    def _choose_weights(self, path: Path) -> None:
+    def _compare_weights(self, path: Path) -> None:
         from t2t_keras.inference.translator import Translator
 
         config = self.run.config
@@ -350,7 +357,7 @@ class FitSteps:
             sources, references = self.data.text("test")
             settings = ScoringSettings(self.data.config.target_language)
             result = evaluation.evaluate(self.translator, sources, references, settings)
-            described = {"split": "test", "checkpoint": CHOSEN, **dataclasses.asdict(self.translator.config)}
+            described = {"data_split": "test", "checkpoint": CHOSEN, **dataclasses.asdict(self.translator.config)}
             evaluation.write_evaluation(self.run.path / "evaluation" / "test", result, described)
             scores = [dataclasses.asdict(score) for score in result.scores if score.name in ("BLEU", "chrF")]
             examples = _examples(sources, references, result.hypotheses)
@@ -359,8 +366,8 @@ class FitSteps:
         self._say(f"{self.data.counts['test']['kept']:,} sentences that training has not seen, beam {beam}")
         for score in self.record["scores"]:
             self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
-        if any(score["name"] == "BLEU" and score["value"] < _NEXT_TO_NOTHING for score in self.record["scores"]):
-            self._say(f"BLEU under {_NEXT_TO_NOTHING} is very low: train longer, or on more text")
+        if any(score["name"] == "BLEU" and score["value"] < _VERY_LOW_BLEU for score in self.record["scores"]):
+            self._say(f"BLEU below {_VERY_LOW_BLEU} is very low: train longer, or on more text")
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:
@@ -391,7 +398,7 @@ def this_machine() -> dict[str, Any]:
     }
 
 
-def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
+def apply_choices(choices: Iterable[Choice], decode: Mapping[str, Any] | None = None) -> Config:
     """Returns the chosen preset with the chosen settings, except those of the data.
 
     Args:
@@ -408,7 +415,23 @@ def settings_applied(choices: Iterable[Choice], decode: Mapping[str, Any] | None
     return configuration.override(config, [f"{name}={value}" for name, value in values.items() if name not in rest])
 
 
-def table(choices: Sequence[Choice]) -> str:
+def _relative_cost(config: Config, has_accelerator: bool) -> float:
+    """Estimates the cost of an update, in the unit of work of `planning.fit_rules`.
+
+    On a processor, FLOPs determine the time. The unit is too small a model to keep an accelerator busy, so there, the
+    number of tokens is the better estimate.
+    """
+    unit = presets.preset("tiny")
+    unit = Config(
+        model=dataclasses.replace(unit.model, vocab_size=UNIT_VOCAB_SIZE),
+        train=dataclasses.replace(unit.train, tokens_per_batch=UNIT_TOKENS),
+    )
+    if has_accelerator:
+        return config.train.tokens_per_batch / unit.train.tokens_per_batch
+    return update_flops(config, _SENTENCE_TOKENS) / update_flops(unit, _SENTENCE_TOKENS)
+
+
+def format_choices(choices: Sequence[Choice]) -> str:
     """Formats the choices as aligned lines of names, values and reasons."""
     rows = [(each.name, str(each.value), each.reason) for each in choices]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

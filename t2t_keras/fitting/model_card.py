@@ -1,4 +1,4 @@
-"""Writes the model card, a README.md beside an exported model with its data, scores and limits."""
+"""Writes the model card: a README.md, next to an exported model, with the data, scores and limits of the model."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ def write_card(steps: FitSteps, version: Path, licence: str, arguments: str, as_
     Args:
         steps: the steps, all of them completed.
         version: directory of the newest version.
-        licence: the text's licence as given by the user, or "" for what is known of the corpus.
+        licence: the text's licence as the user gave it, or "" for the known licence of the corpus.
         arguments: arguments of the program that created the model.
-        as_typed: turns the commands of a source checkout into those of the installed package, where it is installed.
+        as_typed: converts the commands of a source checkout to those of an installed package, if it is installed.
 
     Returns:
         The path of README.md.
@@ -50,7 +50,7 @@ def _title(steps: FitSteps, version: Path) -> str:
     return (
         f"# {steps.places.export_dir.name}\n\n"
         f"Translates text from {data.source_language} to {data.target_language}. Version {version.name} is a "
-        "SavedModel that takes strings and returns their translations; it was made by t2t_keras (launch.fit)."
+        "SavedModel that takes strings and returns their translations. It was created by t2t_keras (launch.fit)."
     )
 
 
@@ -60,7 +60,7 @@ def _data(steps: FitSteps, licence: str) -> str:
     licence_text = licence or _LICENCES.get(corpus.partition(":")[0], _LICENCES["tfds"])
     origin = ", ".join(f"`{name}`" for name in steps.record["files"] or ()) or f"the corpus `{corpus}`"
     rows = [(split, f"{counts[split]['kept']:,}") for split in steps.data.splits]
-    return f"## Data\n\n{origin}. Licence of the text: {licence_text}.\n\n{_table(('part', 'pairs'), rows)}"
+    return f"## Data\n\n{origin}. Licence of the text: {licence_text}.\n\n{_table(('split', 'pairs'), rows)}"
 
 
 def _sizes(steps: FitSteps) -> str:
@@ -69,12 +69,12 @@ def _sizes(steps: FitSteps) -> str:
     duration = ("minutes", f"{minutes:.1f}") if minutes >= 1 else ("seconds", f"{60 * minutes:.0f}")
     rows = [
         ("parameters", f"{sum(model.config.parameter_counts().values()):,}"),
-        ("entries of the vocabulary", f"{steps.data.tokenizer.vocab_size:,}"),
+        ("vocabulary size", f"{steps.data.tokenizer.vocab_size:,}"),
         ("updates", f"{steps.record['chosen']['step']:,}"),
         (f"{duration[0]} of training", duration[1]),
         ("weights", f"{steps.record['chosen']['name']}, by {steps.record['chosen']['compared']}"),
     ]
-    return f"## Sizes\n\n{_table(('what', 'value'), rows)}"
+    return f"## Sizes\n\n{_table(('quantity', 'value'), rows)}"
 
 
 def _choices(steps: FitSteps) -> str:
@@ -84,14 +84,14 @@ def _choices(steps: FitSteps) -> str:
 
 def _scores(steps: FitSteps) -> str:
     rows = [(each["name"], f"{each['value']:.1f}", f"`{each['signature']}`") for each in steps.record["scores"]]
-    sentences = f"Of {steps.data.counts['test']['kept']:,} sentences that training has not seen."
+    sentences = f"On {steps.data.counts['test']['kept']:,} sentences that training has not seen."
     table = _table(("score", "value", "signature"), rows)
-    return f"## Scores\n\n{sentences} They did not influence any choice.\n\n{table}"
+    return f"## Scores\n\n{sentences} These sentences did not influence any choice.\n\n{table}"
 
 
 def _examples(steps: FitSteps) -> str:
     parts = []
-    for kind, title in (("best", "Most like their references"), ("worst", "Least like their references")):
+    for kind, title in (("best", "Most similar to their references"), ("worst", "Least similar to their references")):
         rows = [(*row[:3], f"{row[3]:.0f}") for row in steps.record["examples"][kind]]
         parts.append(f"{title}:\n\n{_table(('source', 'reference', 'translation', 'chrF'), rows)}")
     return "## Examples\n\n" + "\n\n".join(parts)
@@ -101,9 +101,9 @@ def _limits(steps: FitSteps) -> str:
     return (
         "## Limits\n\n"
         f"The model was trained on {steps.data.counts['train']['kept']:,} pairs and nothing else: other text, unknown "
-        "words and names are translated badly, and fluent output may be wrong. Sentences far longer than those of the "
-        "text are cut into parts. Bias and errors of the text may occur in the translations. The scores "
-        "are those of text like the training text."
+        "words and names are translated badly, and fluent output may be wrong. Sentences that are much longer than "
+        "those of the text are translated in parts. Bias and errors of the text may occur in the translations. The "
+        "scores are for text that is similar to the training text."
     )
 
 

@@ -44,7 +44,7 @@ class SearchGrid:
     """The weights and the settings to compare.
 
     Attributes:
-        averages: numbers of newest checkpoints to average; None means 5, 10 and 20, as far as the run has them.
+        averages: numbers of newest checkpoints to average; None means 5, 10 and 20, if the run has that many.
         beam_sizes: the values of `decode.beam_size`.
         penalties: changes to the decoding settings that determine the score of a hypothesis, by name.
     """
@@ -54,7 +54,7 @@ class SearchGrid:
     penalties: tuple[Mapping[str, Any], ...]
 
     def searches(self, decode: DecodeConfig) -> list[DecodeConfig]:
-        """Returns the combinations of beams and penalties, by increasing beam; greedy search needs no penalty.
+        """Returns the combinations of beams and penalties, by increasing beam; greedy search has no penalty.
 
         Raises:
             InputError: a value is invalid, or samples are drawn instead of a search.
@@ -77,7 +77,7 @@ class SearchChoice:
         report: called with each trial.
 
     Attributes:
-        trials: all trials so far. The first is of the weights and the settings that the run has.
+        trials: all trials so far. The first one has the weights and the settings of the run.
 
     Raises:
         InputError: the run has no usable checkpoint.
@@ -98,8 +98,8 @@ class SearchChoice:
     def choose(self, grid: SearchGrid) -> Trial:
         """Compares the weights with the run's settings, then the settings with the best weights; stores the best.
 
-        Scores are compared to two decimals. Of equal ones, the first counts: that of the run's own weights and
-        settings, of fewer checkpoints, of a smaller beam. If an average is the best, it becomes the newest one.
+        Scores are compared to two decimals. Ties go to the run's own weights and settings, then to fewer checkpoints
+        and to smaller beams. If an average is best, it is saved, and becomes the run's newest average.
 
         Raises:
             InputError: the run has fewer checkpoints than an average needs, or a setting is invalid.
@@ -111,7 +111,9 @@ class SearchChoice:
         if averages is None:
             averages = tuple(count for count in (5, 10, 20) if count <= len(steps))
         if averages and max(averages) > len(steps):
-            raise InputError(f"{self._run.checkpoints_path} has only {len(steps)} of {max(averages)} checkpoints")
+            raise InputError(
+                f"--averages={max(averages)}: {self._run.checkpoints_path} has only {len(steps)} checkpoints"
+            )
         best_weights: Arrays = load_weights(self._current)
         best_members: list[checkpoints.Checkpoint] = []
         best = self._try(self._current.name, decode)
@@ -136,7 +138,7 @@ class SearchChoice:
         return best
 
     def _try(self, weights: str, decode: DecodeConfig) -> Trial:
-        """Translates with the model's present weights."""
+        """Translates and scores the sentences with the current weights of the model."""
         translator = Translator(self._tokenizer, self._model, decode, self._config.data)
         first = next((line for line in self._sources if line.strip()), "")
         translator.translate([first], scored=False)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from t2t_keras.errors import InputError
 from t2t_keras.language_names import language_name
-from t2t_keras.text.subwords import MAGIC
 
 if TYPE_CHECKING:
     from t2t_keras.formats.portable_model import PortableModel
@@ -33,7 +32,7 @@ def write(model: "PortableModel", folder: Path, quantization: str = "float32") -
 
     config, tokenizer, data = model.sizes, model.tokenizer, model.config.data
     check_expressible(config, "CTranslate2")
-    if tokenizer.source.serialized.startswith(MAGIC):
+    if model.has_subwords:
         raise InputError("Argos Translate needs a vocabulary of SentencePiece, not subwords of tensor2tensor")
     name = f"translate-{data.source_language}_{data.target_language}-{_PACKAGE_VERSION.replace('.', '_')}"
     with tempfile.TemporaryDirectory(dir=folder) as temporary:

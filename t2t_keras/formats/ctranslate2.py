@@ -42,8 +42,8 @@ LAYERS = LayerNames(
     transposed=True,
 )
 MISSING = "the package ctranslate2 is missing: pip install '.[fast]'"
-MAX_POSITIONS = 2048  # rows of a written model's tables of positions, at least
-_NEVER = -6e4  # a logit that no token wins with, within the range of float16
+MAX_POSITIONS = 2048  # rows of a written model's position tables, unless learned tables have more
+_NEVER = -6e4  # a logit so low that the token is never chosen, within the range of float16
 
 
 def variables(weights: Arrays, config: TransformerConfig) -> dict[str, np.ndarray]:

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats import huggingface
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.files.setting_files import check_kinds, check_settings, number_setting, only_file, read_bytes
 from t2t_keras.formats.files.torch_files import read_torch_file
 from t2t_keras.formats.portable_model import PortableModel, assembled, with_wider_layers
 from t2t_keras.formats.tensor_names import Arrays
-from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary
+from t2t_keras.formats.vocabularies import NamedIds, check_covered, mapped_vocabulary, vocabulary_sizes
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.sentencepiece_models import word_model
@@ -50,6 +50,9 @@ _EXPECTED = {
     "cross_self_attention": False,
     "encoder_layerdrop": 0,
     "decoder_layerdrop": 0,
+    # Multilingual models: the language replaces the start symbol or comes before the source.
+    "encoder_langtok": None,
+    "decoder_langtok": False,
 }
 _MAX_POSITIONS = 1024
 # The defaults of fairseq-generate.
@@ -67,33 +70,34 @@ _SEARCH = DecodeConfig(
 def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableModel:
     """Reads a model; see `known_formats.Reader`."""
     path = only_file(folder, "*.pt")
-    settings, tensors = _contents(path)
+    settings, tensors = _read_checkpoint(path)
     tables = _tables(path, tensors)
     languages = _languages(path, settings, languages or {})
     vocabulary = mapped_vocabulary(folder, *_sides(folder, tensors, languages))
     start = tables.target[_EOS] * np.float32(tables.target.shape[1] ** 0.5)
     tables = vocabulary.tables(path, tables)
-    model = TransformerConfig(
-        **tables.settings(vocabulary.tokenizer.has_one_id_space),
-        **_sizes(path, settings),
-        position_encoding="learned",
-        max_positions=_MAX_POSITIONS,
-        layer_norm_epsilon=_EPSILON,
-    )
+    sizes = _sizes(path, settings)
+    with named(path):
+        model = TransformerConfig(
+            **tables.settings(vocabulary.tokenizer.has_one_id_space),
+            **sizes,
+            position_encoding="learned",
+            max_positions=_MAX_POSITIONS,
+            layer_norm_epsilon=_EPSILON,
+        )
     for stack in _STACKS:
         tensors = with_wider_layers(tensors, f"{stack}.layers.", model.d_ff - settings[f"{stack}_ffn_embed_dim"])
     weights = assembled(path, tensors, model, tables, LAYERS, _OTHER_TENSORS)
     positions = [_positions(path, tensors, stack, model.d_model) for stack in _STACKS]
     positions[1][0] += start  # fairseq's decoder starts with the end symbol
     weights |= {"source_positions/table": positions[0], "target_positions/table": positions[1]}
-    data_settings: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()} | languages
-    data = DataConfig(max_length=512, **data_settings)
+    data = DataConfig(max_length=512, **vocabulary_sizes(vocabulary.tokenizer) | languages)
     notes = ("input must consist of tokens separated by blanks, prepared and split as the model's training text",)
     config = Config(model=model, data=data, decode=_SEARCH)
     return PortableModel(config, weights, vocabulary.tokenizer, () if list(folder.glob("*.model")) else notes)
 
 
-def _contents(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Reads the settings and the tensors; tensors of old versions get their current names."""
     checkpoint = read_torch_file(path)
     if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("model"), dict):
@@ -187,10 +191,13 @@ def _positions(path: Path, tensors: Arrays, stack: str, d_model: int) -> np.ndar
     stored = tensors.get(f"{stack}.embed_positions.weight")
     if stored is None:
         return np.array(sinusoids(np.arange(_MAX_POSITIONS) + _POSITION_OFFSET, d_model, "halves"))
-    table = np.array(stored[_POSITION_OFFSET:][:_MAX_POSITIONS] if stored.ndim else stored, np.float32)
-    if table.shape != (_MAX_POSITIONS, d_model):
-        raise InputError(f"{path}: {stack}.embed_positions.weight must have at least {_MAX_POSITIONS + 2} rows")
-    return table
+    rows = _POSITION_OFFSET + _MAX_POSITIONS
+    if stored.ndim != 2 or stored.shape[1] != d_model or len(stored) < rows:
+        raise InputError(
+            f"{path}: the tensor {stack}.embed_positions.weight must have at least {rows} rows of {d_model}, got "
+            f"{list(stored.shape)}"
+        )
+    return np.array(stored[_POSITION_OFFSET:rows], np.float32)
 
 
 def _sides(folder: Path, tensors: Arrays, languages: Mapping[str, str]) -> tuple[NamedIds, NamedIds]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.config.layer_settings import Activation
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats.arrangement import Tables, from_halves, with_states_at
 from t2t_keras.formats.files.setting_files import (
     check_kinds,
@@ -37,13 +37,19 @@ from t2t_keras.formats.portable_model import (
     with_wider_layers,
 )
 from t2t_keras.formats.tensor_names import Arrays, LayerNames, tensors_of
-from t2t_keras.formats.vocabularies import BARRED, NamedIds, check_covered, is_language, mapped_vocabulary
+from t2t_keras.formats.vocabularies import (
+    BARRED,
+    NamedIds,
+    check_covered,
+    is_language,
+    mapped_vocabulary,
+    vocabulary_sizes,
+)
 from t2t_keras.layers.position import sinusoids
 from t2t_keras.machine.files import write_json
 from t2t_keras.symbols import EOS_ID, PAD_ID, SPECIAL, UNK_ID
 from t2t_keras.text.pieces import BLANK
 from t2t_keras.text.sentencepiece_models import without_symbols
-from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 
 LAYERS = LayerNames(
@@ -144,16 +150,17 @@ def _sides(folder: Path, settings: Mapping[str, Any]) -> tuple[NamedIds, NamedId
 
 def _side(folder: Path, file: str, size: int, model: str, settings: Mapping[str, Any]) -> NamedIds:
     ids = read_json(folder / file)
-    names = [""] * size
+    pieces: dict[int, str] = {}
     for piece, number in ids.items():
         if not isinstance(number, int) or not 0 <= number < size:
             raise InputError(f"{folder / file}: {piece!r} has the id {number!r}, but there are {size} rows")
-        if names[number]:
-            raise InputError(f"{folder / file}: {names[number]!r} and {piece!r} have the same id, {number}")
-        names[number] = piece
+        if number in pieces:
+            raise InputError(f"{folder / file}: {pieces[number]!r} and {piece!r} have the same id, {number}")
+        pieces[number] = piece
     check_covered(folder / file, len(ids), size)
     if "<unk>" not in ids:
         raise InputError(f"{folder / file}: there is no <unk>")
+    names = [pieces.get(number, "") for number in range(size)]
     return NamedIds(names, settings["pad_token_id"], settings["eos_token_id"], ids["<unk>"], read_bytes(folder / model))
 
 
@@ -198,19 +205,23 @@ def _positions(start: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _model_config(path: Path, settings: Mapping[str, Any], fields: Mapping[str, Any]) -> TransformerConfig:
-    return TransformerConfig(
-        **fields,
-        num_encoder_layers=settings["encoder_layers"],
-        num_decoder_layers=settings["decoder_layers"],
-        d_model=settings["d_model"],
-        d_ff=max(settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]),
-        num_heads=settings["encoder_attention_heads"],
-        dropout_rate=number_setting(path, settings, "dropout", 0.1),
-        attention_dropout_rate=number_setting(path, settings, "attention_dropout", 0.0),
-        relu_dropout_rate=number_setting(path, settings, "activation_dropout", 0.0),
-        layer_norm_epsilon=_EPSILON,
-        activation=_ACTIVATIONS[settings["activation_function"]],
-    )
+    rates: dict[str, Any] = {
+        "dropout_rate": number_setting(path, settings, "dropout", 0.1),
+        "attention_dropout_rate": number_setting(path, settings, "attention_dropout", 0.0),
+        "relu_dropout_rate": number_setting(path, settings, "activation_dropout", 0.0),
+    }
+    with named(path):
+        return TransformerConfig(
+            **fields,
+            **rates,
+            num_encoder_layers=settings["encoder_layers"],
+            num_decoder_layers=settings["decoder_layers"],
+            d_model=settings["d_model"],
+            d_ff=max(settings["encoder_ffn_dim"], settings["decoder_ffn_dim"]),
+            num_heads=settings["encoder_attention_heads"],
+            layer_norm_epsilon=_EPSILON,
+            activation=_ACTIVATIONS[settings["activation_function"]],
+        )
 
 
 def _check_positions(path: Path, tensors: Arrays) -> None:
@@ -238,8 +249,9 @@ def _data_config(folder: Path, tokenizer: Tokenizer, overrides: Mapping[str, str
     settings = read_json(path) if path.exists() else {}
     languages = {f"{side}_language": settings.get(f"{side}_lang") for side in ("source", "target")}
     codes = {name: language for name, language in languages.items() if language} | dict(overrides)
-    sizes: dict[str, Any] = {name: size or 0 for name, size in tokenizer.sizes.items()}
-    return DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **sizes), len(codes) == 2
+    with named(path):
+        data = DataConfig(vocab_type="unigram", max_length=MAX_POSITIONS, **codes, **vocabulary_sizes(tokenizer))
+    return data, len(codes) == 2
 
 
 def write(model: PortableModel, folder: Path, quantization: str = "float32") -> tuple[str, ...]:
@@ -247,7 +259,7 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
     config = model.sizes
     if quantization != "float32":
         raise InputError(f"--quantization={quantization}: transformers supports float32, and casts when it loads")
-    if any(side.serialized.startswith(MAGIC) for side in (model.tokenizer, model.tokenizer.source)):
+    if model.has_subwords:
         raise InputError("Marian models of transformers cannot have a vocabulary of tensor2tensor's subwords")
     check_expressible(config, "Marian of transformers", norm_position="post", position_encoding="sinusoidal")
     layers = dataclasses.replace(config, use_attention_bias=True)
@@ -361,11 +373,12 @@ def _settings_of(model: PortableModel) -> dict[str, dict[str, Any]]:
 
 
 def _differences(model: PortableModel) -> tuple[str, ...]:
-    """Returns notes on what differs in transformers."""
+    """Returns notes on differences between this project and transformers."""
     notes = []
     if model.sizes.layer_norm_epsilon != _EPSILON:
-        notes.append(f"layer normalisation adds {_EPSILON} there, and {model.sizes.layer_norm_epsilon} here")
+        epsilon = model.sizes.layer_norm_epsilon
+        notes.append(f"transformers uses {_EPSILON} in layer normalisation, and this model {epsilon}")
     if model.config.decode.length_normalization == "gnmt" and model.config.decode.length_penalty:
-        notes.append("the length penalty there has a different formula: scores and some translations differ")
+        notes.append("transformers has a different length penalty: scores and some translations differ")
     search = search_notes(model.config.decode, _SETTINGS, "transformers")
     return (*notes, *search, *text_notes(model, "transformers"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from t2t_keras.config import DecodeConfig
+from t2t_keras.errors import named
 from t2t_keras.formats.files.setting_files import number_setting, read_json, whole_setting
 from t2t_keras.formats.portable_model import normalization, penalty_notes
 
@@ -43,7 +44,7 @@ _UNSUPPORTED: Mapping[str, Collection[Any]] = {
     "watermarking_config": (),
     "token_healing": (False,),
 }
-# Settings that matter only if outputs are sampled, which a note on `do_sample` says.
+# Settings that matter only if outputs are sampled; a note then names `do_sample`.
 _OF_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
 # Settings of speed, of what is returned, and of the file itself.
 _WITHOUT_EFFECT = (
@@ -67,6 +68,9 @@ _LONGEST_VALUE = 60  # characters of a value in a note
 def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig, tuple[str, ...]]:
     """Reads the settings of the search from generation_config.json or, as older models have them, config.json.
 
+    As in transformers, a generation_config.json that was not derived from config.json replaces all search settings of
+    the latter.
+
     Args:
         folder: folder of the model.
         settings: the contents of config.json.
@@ -78,31 +82,33 @@ def read_search(folder: Path, settings: Mapping[str, Any]) -> tuple[DecodeConfig
         InputError: a setting has the wrong type; names the file, the setting and the value.
     """
     path = folder / "generation_config.json"
-    file_settings = read_json(path) if path.exists() else {}
-    path = path if path.exists() else folder / "config.json"
-    generation = {**settings, **file_settings}
-    exponent = 0.0
-    if generation.get("length_penalty", 1.0) is not None:
-        exponent = float(number_setting(path, generation, "length_penalty", 1.0))
-    values = {name: value for name, value in generation.items() if value is not None}
+    file_settings: Mapping[str, Any] = {}
+    generation = settings
+    if path.exists():
+        file_settings = read_json(path)
+        generation = {**settings, **file_settings} if file_settings.get("_from_model_config") else file_settings
+    else:
+        path = folder / "config.json"
+    values = {name: value for name, value in generation.items() if value is not None}  # null means the default
+    exponent = float(number_setting(path, values, "length_penalty", 1.0))
     # `min_length` counts the start token, `min_new_tokens` does not.
     fewest = whole_setting(path, values, "min_length", 0) - 1, whole_setting(path, values, "min_new_tokens", 0)
     limit = whole_setting(path, values, "max_new_tokens", 0) or whole_setting(path, values, "max_length", 1) - 1
-    limits: dict[str, Any] = {"max_length_factor": 0.0, "max_length_offset": limit}
-    decode = DecodeConfig(
-        beam_size=whole_setting(path, generation, "num_beams", 1),
-        min_length=max(fewest),
-        no_repeat_ngram_size=whole_setting(path, generation, "no_repeat_ngram_size", 0),
-        ends_within_beam=True,
-        **normalization(exponent),
-        **(limits if 0 < limit < MAX_POSITIONS - 1 else {}),
-    )
+    sizes: dict[str, Any] = {
+        "beam_size": whole_setting(path, values, "num_beams", 1),
+        "no_repeat_ngram_size": whole_setting(path, values, "no_repeat_ngram_size", 0),
+        "min_length": max(fewest),
+    }
+    if 0 < limit < MAX_POSITIONS - 1:
+        sizes |= {"max_length_factor": 0.0, "max_length_offset": limit}
+    with named(path):
+        decode = DecodeConfig(**sizes, **normalization(exponent), ends_within_beam=True)
     omissions = [
         f"{name}={_short(value)}" for name, value in values.items() if _is_lost(name, value, settings, file_settings)
     ]
     if limit >= MAX_POSITIONS:
         omissions += [f"{name}={values[name]}" for name in ("max_new_tokens", "max_length") if name in values][:1]
-    notes = (f"{path.name} says {', '.join(omissions)}, which is not converted",) if omissions else ()
+    notes = (f"settings of {path.name} that are not converted: {', '.join(omissions)}",) if omissions else ()
     return decode, penalty_notes(exponent) + notes
 
 

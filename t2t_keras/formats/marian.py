@@ -16,21 +16,21 @@ import numpy as np
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig, TransformerConfig
 from t2t_keras.config.layer_settings import Activation, NormPosition
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.files.setting_files import (
     check_kinds,
     check_settings,
     number_setting,
     only_file,
-    parsed_yaml,
+    parse_yaml,
     read_bytes,
     whole_setting,
 )
 from t2t_keras.formats.files.tensor_files import read_npz
 from t2t_keras.formats.portable_model import PortableModel, assembled, normalization, penalty_notes
 from t2t_keras.formats.tensor_names import Arrays, LayerNames
-from t2t_keras.formats.vocabularies import BARRED, NamedIds, mapped_vocabulary
+from t2t_keras.formats.vocabularies import BARRED, NamedIds, mapped_vocabulary, vocabulary_sizes
 from t2t_keras.symbols import UNK_ID
 from t2t_keras.text.sentencepiece_models import parsed
 
@@ -47,7 +47,7 @@ _ACTIVATIONS: Mapping[str, tuple[Activation, float]] = {
 # Settings of decoding that change translations and are not converted.
 _UNSUPPORTED = (
     *("word-penalty", "max-length-factor", "max-length-crop", "output-sampling", "force-decode", "shortlist"),
-    *("output-approx-knn", "n-best", "best-deep"),
+    *("output-approx-knn", "n-best", "best-deep", "skip-cost"),
 )
 _POSITIONS = "Wpos"
 _HEAD = "decoder_ff_logit_out"
@@ -63,6 +63,7 @@ _EXPECTED = {
     "transformer-ffn-depth": 2,
     "transformer-pool": False,
     "lemma-dim-emb": 0,
+    "right-left": False,  # such a model reads and writes sentences backwards
 }
 _NUMBERS = ("enc-depth", "dec-depth", "dim-emb", "transformer-dim-ffn", "transformer-heads")
 _ESCAPE = re.compile(r"\\(?:(x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})|(.))")
@@ -100,10 +101,11 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     tensors = read_npz(path)
     if _SETTINGS not in tensors:
         raise InputError(f"{path} has no {_SETTINGS}: it is not a model of Marian, or is older than 2018")
-    settings = parsed_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), f"{path}, {_SETTINGS}")
-    norm_position = _norm_position(f"{path}, {_SETTINGS}", settings)
+    place = f"{path}, {_SETTINGS}"
+    settings = parse_yaml(tensors.pop(_SETTINGS).tobytes().rstrip(b"\0"), place)
+    norm_position = _norm_position(place, settings)
     tensors = {name: array[0] if array.shape[:1] == (1,) else array for name, array in tensors.items()}
-    search = _search(folder)
+    search, decode = _search(folder)
     vocabulary = mapped_vocabulary(folder, *_sides(folder, search))
     tables = vocabulary.tables(path, _tables(path, tensors, has_bias=not settings.get("output-omit-bias", False)))
     if not search.get("allow-unk", False):  # by default, Marian never writes the unknown token
@@ -119,44 +121,47 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
     positions: dict[str, Any] = {"position_encoding": "sinusoidal_halves"}
     if position_table is not None:
         positions = {"position_encoding": "learned", "max_positions": len(position_table)}
-    model = TransformerConfig(
-        **tables.settings(vocabulary.tokenizer.has_one_id_space),
-        **positions,
-        num_encoder_layers=settings["enc-depth"],
-        num_decoder_layers=settings["dec-depth"],
-        d_model=settings["dim-emb"],
-        d_ff=settings["transformer-dim-ffn"],
-        num_heads=settings["transformer-heads"],
-        norm_position=norm_position,
-        layer_norm_epsilon=_EPSILON,
-        activation=activation,
-    )
+    with named(place):
+        model = TransformerConfig(
+            **tables.settings(vocabulary.tokenizer.has_one_id_space),
+            **positions,
+            num_encoder_layers=settings["enc-depth"],
+            num_decoder_layers=settings["dec-depth"],
+            d_model=settings["dim-emb"],
+            d_ff=settings["transformer-dim-ffn"],
+            num_heads=settings["transformer-heads"],
+            norm_position=norm_position,
+            layer_norm_epsilon=_EPSILON,
+            activation=activation,
+        )
     weights = assembled(path, tensors, model, tables, layers(norm_position), _OTHER_TENSORS)
     if position_table is not None:
         weights |= {f"{side}_positions/table": np.asarray(position_table, np.float32) for side in ("source", "target")}
-    sizes: dict[str, Any] = {name: size or 0 for name, size in vocabulary.tokenizer.sizes.items()}
     codes: dict[str, Any] = dict(languages or {})
-    data = DataConfig(vocab_type="unigram", **codes, **sizes)
-    exponent = float(search.get("normalize", 0.0))
-    decode = DecodeConfig(beam_size=search.get("beam-size") or 12, ends_within_beam=True, **normalization(exponent))
-    config, notes = Config(model=model, data=data, decode=decode), penalty_notes(exponent)
+    data = DataConfig(vocab_type="unigram", **codes, **vocabulary_sizes(vocabulary.tokenizer))
+    config, notes = Config(model=model, data=data, decode=decode), penalty_notes(search.get("normalize", 0.0))
     for name in _UNSUPPORTED:
         if value := search.get(name):
-            notes += (f"{name}={value} has no equivalent here: some translations differ",)
+            notes += (f"{name}={value} is not converted, so some translations differ",)
     return PortableModel(config, _scale(weights, factor), vocabulary.tokenizer, notes, knows_languages=len(codes) == 2)
 
 
-def _search(folder: Path) -> dict[str, Any]:
-    """Reads the settings of decoding from decoder.yml or, as Marian names it, MODEL.npz.decoder.yml."""
-    paths = [path for path in (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml"))) if path.exists()]
-    search = parsed_yaml(read_bytes(paths[0]), str(paths[0])) if paths else {}
+def _search(folder: Path) -> tuple[dict[str, Any], DecodeConfig]:
+    """Reads the settings of decoding from decoder.yml or, as Marian names it, MODEL.npz.decoder.yml.
+
+    Returns:
+        Marian's settings, empty without such a file, and this project's.
+    """
+    paths = (folder / "decoder.yml", *sorted(folder.glob("*.decoder.yml")))
+    path = next((path for path in paths if path.exists()), None)
+    search = parse_yaml(read_bytes(path), str(path)) if path else {}
     vocabs = search.get("vocabs", ["vocab.yml"])
     if not isinstance(vocabs, list) or not vocabs or not all(isinstance(name, str) for name in vocabs):
-        raise InputError(f"{paths[0]}: vocabs must be names of files, got {vocabs!r}")
-    if paths:
-        number_setting(paths[0], search, "normalize", 0.0)
-        whole_setting(paths[0], search, "beam-size", 12)
-    return search
+        raise InputError(f"{path}: vocabs must be names of files, got {vocabs!r}")
+    exponent = float(number_setting(str(path), search, "normalize", 0.0))
+    beam_size = whole_setting(str(path), search, "beam-size", 12)
+    with named(path):
+        return search, DecodeConfig(beam_size=beam_size, ends_within_beam=True, **normalization(exponent))
 
 
 def _norm_position(path: str, settings: Mapping[str, Any]) -> NormPosition:

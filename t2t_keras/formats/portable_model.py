@@ -14,12 +14,13 @@ from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.tensor_names import Arrays, LayerNames, check_all_known, weights_of
 from t2t_keras.models.families import make_model
 from t2t_keras.models.weights import weight_names
+from t2t_keras.text.subwords import MAGIC
 from t2t_keras.text.tokenizer import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
 class PortableModel:
-    """A Transformer on its way from one format to another.
+    """A Transformer that was read from one format, or that will be written in another.
 
     Attributes:
         config: the settings of the model and of its search, and what is known about its data.
@@ -43,15 +44,20 @@ class PortableModel:
             raise InputError(f"formats of other projects do not support a model of the family {model.family}")
         return model
 
+    @property
+    def has_subwords(self) -> bool:
+        """Whether a vocabulary consists of tensor2tensor's subwords, which SentencePiece cannot read."""
+        return any(side.serialized.startswith(MAGIC) for side in (self.tokenizer, self.tokenizer.source))
+
 
 # Other projects divide a score by a power of the hypothesis's length. `length_normalization` by exponent.
 NORMALIZATIONS = {0.0: "none", 1.0: "average"}
-# Settings that do not need a note when an engine lacks them.
-_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16")
+# Settings that do not need a note when an engine lacks them; `task_notes` names the tag.
+_WITHOUT_EFFECT = ("tokens_per_batch", "seed", "bfloat16", "tag")
 
 
 def normalization(exponent: float) -> dict[str, Any]:
-    """Returns the settings of a search that divides scores by length^exponent, or the closest settings there are."""
+    """Returns the settings of a search that divides scores by length^exponent, or the closest available settings."""
     if exponent in NORMALIZATIONS:
         return {"length_normalization": NORMALIZATIONS[exponent]}
     return {"length_penalty": exponent}
@@ -62,7 +68,8 @@ def penalty_notes(exponent: float) -> tuple[str, ...]:
     if exponent in NORMALIZATIONS:
         return ()
     return (
-        f"scores are divided by length^{exponent:g} there, but by a different formula here: some translations differ",
+        f"the original search divides scores by length^{exponent:g}; this project uses a different formula, so some "
+        "translations differ",
     )
 
 
@@ -79,24 +86,27 @@ def search_notes(decode: DecodeConfig, supported: Sequence[str], engine: str) ->
     return (f"the search of {engine} does not support {', '.join(omissions)}",) if omissions else ()
 
 
-def task_notes(task: str, engine: str) -> tuple[str, ...]:
-    """Returns a note if the task is not translation, because `engine` does not post-process outputs."""
-    if task == DataConfig.task:
-        return ()
-    return (f"{engine} returns the raw output of the model; it does not support the task {task}",)
+def task_notes(config: Config, engine: str) -> tuple[str, ...]:
+    """Returns notes on the tag of sources, which `engine` does not add, and on tasks whose outputs are processed."""
+    notes: tuple[str, ...] = ()
+    if tag := config.decode.tag:
+        notes = (f"each text must begin with the tag {tag}, which {engine} does not add",)
+    if (task := config.data.task) != DataConfig.task:
+        notes = (*notes, f"{engine} returns the raw output of the model; it does not support the task {task}")
+    return notes
 
 
 def text_notes(model: PortableModel, engine: str) -> tuple[str, ...]:
     """Returns notes on pre- and post-processing of text that `engine`, which only runs the model, does not do."""
-    notes = task_notes(model.config.data.task, engine)
+    notes = task_notes(model.config, engine)
     source, letters = model.tokenizer.source, string.ascii_uppercase
     # A vocabulary trained on lowercased text may lowercase its input itself.
     if model.config.data.lowercases_sources and source.encode(letters) != source.encode(letters.lower()):
-        notes = (f"text must be lowercased before {engine} gets it, as the model's training text was", *notes)
+        notes = (f"lowercase each text before {engine} reads it, because the training text was lowercased", *notes)
     if model.config.data.truecase:
         notes = (
             *notes,
-            f"the first letter of each output of {engine} must be capitalised, because training lowered it",
+            f"capitalise the first letter of each output of {engine}, because training lowered it",
         )
     return notes
 
@@ -128,13 +138,14 @@ def assembled(
     entries = list(layers.entries(config))
     for table in tables.weights(config).values():
         if table.shape[-1] not in (config.d_model, config.vocab_size):
-            raise InputError(f"{path}: a matrix of tokens is {table.shape[-1]} wide, but states are {config.d_model}")
+            width = table.shape[-1]
+            raise InputError(f"{path}: the embedding matrices must have {config.d_model} columns, got {width}")
     with named(path):
         check_all_known(tensors, entries, ignored)
         return {**weights_of(tensors, entries, weight_shapes(config)), **tables.weights(config)}
 
 
-def check_whole(path: Path | str, model: PortableModel) -> None:
+def check_model(path: Path | str, model: PortableModel) -> None:
     """Checks the settings of a model, and the names, shapes and values of its weights.
 
     Raises:
@@ -146,12 +157,15 @@ def check_whole(path: Path | str, model: PortableModel) -> None:
     expected = weight_shapes(model.sizes)
     shapes = {name: tuple(array.shape) for name, array in model.weights.items()}
     for name in sorted(expected.keys() | shapes.keys()):
-        if shapes.get(name) != expected.get(name):
-            difference = " instead of ".join(str(list(each.get(name) or ["nothing"])) for each in (shapes, expected))
-            raise InputError(f"{path}: {name} is {difference}")
+        if name not in shapes:
+            raise InputError(f"{path}: the weight {name} is missing")
+        if name not in expected:
+            raise InputError(f"{path}: the weight {name} does not belong to this model")
+        if shapes[name] != expected[name]:
+            raise InputError(f"{path}: {name} must have shape {list(expected[name])}, got {list(shapes[name])}")
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
-            raise InputError(f"{path}: {name} has values that are infinite or NaN, so nothing can be computed")
+            raise InputError(f"{path}: {name} has values that are infinite or NaN")
 
 
 def with_wider_layers(tensors: Arrays, start: str, increase: int) -> dict[str, np.ndarray]:

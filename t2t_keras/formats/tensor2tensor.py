@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.config import Config, DataConfig, TransformerConfig
-from t2t_keras.errors import InputError
+from t2t_keras.config.layer_settings import NormPosition
+from t2t_keras.errors import InputError, named
 from t2t_keras.formats.arrangement import Tables
 from t2t_keras.formats.files.setting_files import (
     check_kinds,
@@ -56,7 +57,8 @@ _FIRST_SUBWORD = 2  # tensor2tensor's id of the first subword; <pad> is 0 and <E
 # vocab.translate_ende_wmt32k.32768.subwords came later.
 _TARGET_SPACES = {"en": 3, "fr": 6, "de": 8, "zh": 16, "mk": 20, "cs": 21}
 _SINCE_1_5_3 = "optimizer_adafactor_factored"  # a setting that shows that a model is newer
-_ORDERS = {("n", "da"): "pre", ("", "dan"): "post"}  # "none" is a synonym for ""
+# "none" is a synonym for "".
+_ORDERS: Mapping[tuple[str, ...], NormPosition] = {("n", "da"): "pre", ("", "dan"): "post"}
 _EXPECTED = {
     "pos": "timing",
     "norm_type": "layer",
@@ -92,23 +94,15 @@ def read(folder: Path, languages: Mapping[str, str] | None = None) -> PortableMo
             f"{folder}: layer_preprocess_sequence and layer_postprocess_sequence are {' and '.join(sequences)}; "
             "supported: n and da, none and dan"
         )
-    model = TransformerConfig(
-        **tables.settings(one_id_space=True),
-        num_encoder_layers=whole_setting(folder, settings, "num_encoder_layers", settings["num_hidden_layers"]),
-        num_decoder_layers=whole_setting(folder, settings, "num_decoder_layers", settings["num_hidden_layers"]),
-        d_model=settings["hidden_size"],
-        d_ff=settings["filter_size"],
-        num_heads=settings["num_heads"],
-        d_key=_head_width(folder, settings, "key"),
-        d_value=_head_width(folder, settings, "value"),
-        norm_position="pre" if _ORDERS[order] == "pre" else "post",
-        position_encoding="sinusoidal_halves",
-        use_attention_bias=any(name.endswith("/q/bias") for name in tensors),
-        layer_norm_epsilon=number_setting(folder, settings, "norm_epsilon", 1e-6),
-        dropout_rate=number_setting(folder, settings, "layer_prepostprocess_dropout", 0.1),
-        attention_dropout_rate=number_setting(folder, settings, "attention_dropout", 0.0),
-        relu_dropout_rate=number_setting(folder, settings, "relu_dropout", 0.0),
-    )
+    sizes = _sizes(folder, settings)
+    with named(folder):
+        model = TransformerConfig(
+            **tables.settings(one_id_space=True),
+            **sizes,
+            norm_position=_ORDERS[order],
+            position_encoding="sinusoidal_halves",
+            use_attention_bias=any(name.endswith("/q/bias") for name in tensors),
+        )
     weights = assembled(path, tensors, model, tables, LAYERS, ("symbol_modality_", _SPACE))
     data = DataConfig(source_language=source, target_language=target, vocab_size=tokenizer.vocab_size, max_length=512)
     return PortableModel(Config(model=model, data=data), weights, tokenizer)
@@ -176,10 +170,33 @@ def _value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
+def _sizes(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts tensor2tensor's settings to fields of a `TransformerConfig`."""
+    layers = settings["num_hidden_layers"]
+    return {
+        "num_encoder_layers": whole_setting(folder, settings, "num_encoder_layers", layers),
+        "num_decoder_layers": whole_setting(folder, settings, "num_decoder_layers", layers),
+        "d_model": settings["hidden_size"],
+        "d_ff": settings["filter_size"],
+        "num_heads": settings["num_heads"],
+        "d_key": _head_width(folder, settings, "key"),
+        "d_value": _head_width(folder, settings, "value"),
+        "layer_norm_epsilon": number_setting(folder, settings, "norm_epsilon", 1e-6),
+        "dropout_rate": number_setting(folder, settings, "layer_prepostprocess_dropout", 0.1),
+        "attention_dropout_rate": number_setting(folder, settings, "attention_dropout", 0.0),
+        "relu_dropout_rate": number_setting(folder, settings, "relu_dropout", 0.0),
+    }
+
+
 def _head_width(folder: Path, settings: Mapping[str, Any], kind: str) -> int | None:
     """Returns the width of a head's keys or values, or None if it is d_model / num_heads."""
-    channels = whole_setting(folder, settings, f"attention_{kind}_channels", settings["hidden_size"])
-    return None if channels == settings["hidden_size"] else channels // settings["num_heads"]
+    name, heads = f"attention_{kind}_channels", settings["num_heads"]
+    channels = whole_setting(folder, settings, name, settings["hidden_size"])
+    if channels == settings["hidden_size"]:
+        return None
+    if heads < 1 or channels % heads:
+        raise InputError(f"{folder}: {name}={channels} must be a multiple of num_heads={heads}")
+    return channels // heads
 
 
 def _languages(

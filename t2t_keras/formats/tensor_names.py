@@ -18,13 +18,13 @@ class Entry(NamedTuple):
     """One of a format's tensors and the weights that it holds.
 
     Attributes:
-        theirs: the name of the format's tensor.
-        ours: the names of the weights that the tensor holds, concatenated along their last axis.
+        tensor: the name of the format's tensor.
+        weights: the names of the weights that the tensor holds, concatenated along their last axis.
         transposed: whether the format's tensor is a matrix [out, in].
     """
 
-    theirs: str
-    ours: tuple[str, ...]
+    tensor: str
+    weights: tuple[str, ...]
     transposed: bool = False
 
 
@@ -53,15 +53,15 @@ class LayerNames(NamedTuple):
         """Yields the tensors of all layers of a model."""
         for stack, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
             for index in range(count):
-                for part, theirs in self.parts.items():
+                for part, tensor in self.parts.items():
                     if stack == "encoder" and part.startswith("cross_attention"):
                         continue
-                    name = self.layer.format(stack=stack, number=self.first + index, part=theirs)
+                    name = self.layer.format(stack=stack, number=self.first + index, part=tensor)
                     yield from self._kinds(config, f"{stack}/layer_{index}/{part}", name)
             if config.norm_position == "pre":
                 yield from self._kinds(config, f"{stack}/final_norm", self.final_norm.replace("{stack}", stack))
 
-    def _kinds(self, config: TransformerConfig, part: str, theirs: str) -> Iterator[Entry]:
+    def _kinds(self, config: TransformerConfig, part: str, tensor: str) -> Iterator[Entry]:
         """Yields the tensors of one part, such as "encoder/layer_0/self_attention/query"."""
         place, _, names = part.rpartition("/")
         is_norm = names.endswith("norm")
@@ -69,8 +69,8 @@ class LayerNames(NamedTuple):
             if kind == "bias" and "attention" in place and not config.use_attention_bias:
                 continue
             suffix = f"/{kind}" if is_norm else f"_{kind}"
-            ours = tuple(f"{place}/{name}{suffix}" for name in names.split("+"))
-            yield Entry(theirs.replace("{}", self.kinds[kind]), ours, self.transposed and kind == "kernel")
+            weights = tuple(f"{place}/{name}{suffix}" for name in names.split("+"))
+            yield Entry(tensor.replace("{}", self.kinds[kind]), weights, self.transposed and kind == "kernel")
 
 
 def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -81,17 +81,17 @@ def weights_of(tensors: Arrays, entries: Sequence[Entry], shapes: Mapping[str, t
     """
     weights: dict[str, Any] = {}
     for entry in entries:
-        if entry.theirs not in tensors:
-            raise InputError(f"there is no tensor {entry.theirs}")
-        array = np.asarray(tensors[entry.theirs])
-        widths = [shapes[name][-1] for name in entry.ours]
-        expected = (*shapes[entry.ours[0]][:-1], sum(widths))
+        if entry.tensor not in tensors:
+            raise InputError(f"there is no tensor {entry.tensor}")
+        array = np.asarray(tensors[entry.tensor])
+        widths = [shapes[name][-1] for name in entry.weights]
+        expected = (*shapes[entry.weights[0]][:-1], sum(widths))
         expected = expected[::-1] if entry.transposed else expected
         if array.shape != expected:
-            raise InputError(f"the tensor {entry.theirs} must have shape {list(expected)}, got {list(array.shape)}")
+            raise InputError(f"the tensor {entry.tensor} must have shape {list(expected)}, got {list(array.shape)}")
         array = (array.T if entry.transposed else array).astype(np.float32)
         parts = np.split(array, np.cumsum(widths)[:-1], axis=-1)
-        weights |= {name: np.ascontiguousarray(part) for name, part in zip(entry.ours, parts, strict=True)}
+        weights |= {name: np.ascontiguousarray(part) for name, part in zip(entry.weights, parts, strict=True)}
     return weights
 
 
@@ -99,19 +99,19 @@ def tensors_of(weights: Arrays, entries: Sequence[Entry]) -> dict[str, np.ndarra
     """Converts this project's weights to a format's tensors; the inverse of `weights_of`."""
     tensors = {}
     for entry in entries:
-        array = np.concatenate([weights[name] for name in entry.ours], axis=-1)
-        tensors[entry.theirs] = np.ascontiguousarray(array.T if entry.transposed else array)
+        array = np.concatenate([weights[name] for name in entry.weights], axis=-1)
+        tensors[entry.tensor] = np.ascontiguousarray(array.T if entry.transposed else array)
     return tensors
 
 
-def check_all_known(tensors: Arrays, entries: Sequence[Entry], ignored: Sequence[str] = ()) -> None:
+def check_all_known(tensors: Arrays, entries: Sequence[Entry], ignored: Sequence[str]) -> None:
     """Checks that every tensor has an entry, or a name that begins with one of `ignored`.
 
     Raises:
         InputError: there are other tensors; names them.
     """
-    names = {entry.theirs for entry in entries}
+    names = {entry.tensor for entry in entries}
     unknown = [name for name in tensors if name not in names and not name.startswith(tuple(ignored))]
     if unknown:
         remainder = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        raise InputError(f"some tensors have no place in a Transformer: {', '.join(unknown[:5])}{remainder}")
+        raise InputError(f"some tensors do not belong to a Transformer: {', '.join(unknown[:5])}{remainder}")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from t2t_keras.symbols import SPECIAL
 from t2t_keras.text.sentencepiece_models import pieces_of, tokenizer_of
 from t2t_keras.text.tokenizer import Tokenizer
 
-# A logit low enough for a probability of 0 in float32, but not so low that label smoothing gives a huge loss.
+# A logit that gives a probability of 0 in float32, but not so low that label smoothing gives a huge loss.
 BARRED = -1e4
 
 _LANGUAGE = re.compile(r">>[^<>\s]+<<")
@@ -74,6 +74,11 @@ class IdMap(NamedTuple):
         return Tables(source, target, _rows(old.output, self.target_rows), bias)
 
 
+def vocabulary_sizes(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Returns the fields of a `DataConfig` that depend on the vocabularies."""
+    return {name: size or 0 for name, size in tokenizer.sizes.items()}
+
+
 # A matrix may have more rows than there are tokens, because its rows are padded to a multiple of 8 or 64.
 _MOST_UNNAMED = 63
 
@@ -82,7 +87,7 @@ def check_covered(path: Path, count: int, rows: int) -> None:
     """Checks that the size of a vocabulary fits a matrix.
 
     Raises:
-        InputError: there are more entries than rows, or so few that the vocabulary must be truncated; names its file.
+        InputError: there are more entries than rows, or so few that the vocabulary must be truncated; names the file.
     """
     if count > rows:
         raise InputError(f"{path} has {count} entries, but there are {rows} rows")

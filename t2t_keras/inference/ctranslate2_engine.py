@@ -1,9 +1,9 @@
 """An engine that runs searches on CTranslate2, which is faster than TensorFlow on a CPU.
 
-The search is `beam_search` with `ends_within_beam`. With `patience`, a sentence stops by the same rule. Without it, a
-sentence stops when the requested number of hypotheses have finished and one of them was the most probable candidate of
-its step. The hypotheses are ranked by this project's scores. CTranslate2 never writes padding and leaves it out of the
-softmax.
+The search corresponds to `beam_search` with `ends_within_beam`. With `patience`, the search of a sentence stops by the
+same rule. Without it, the search stops when the requested number of hypotheses have finished, and one of them was the
+most probable candidate of its step. The hypotheses are ranked by this project's scores. CTranslate2 never generates
+padding, and excludes it from the softmax.
 
 Reference: https://opennmt.net/CTranslate2
 """
@@ -39,8 +39,8 @@ _NO_EXPONENT = 1e-6
 _LEAST_SCORE = -1e8  # CTranslate2 fills empty slots with hypotheses of score -1e10
 
 
-def refusal(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
-    """Describes what CTranslate2 does not support of the arguments of `Searcher`; returns "" if it supports all."""
+def unsupported(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
+    """Returns the features that CTranslate2 does not support among the arguments of `Searcher`, as text; "" if none."""
     sizes = getattr(model, "config", None)
     if type(sizes) is not TransformerConfig:  # a derived class belongs to a different family
         return "an ensemble" if sizes is None else f"a model of the family {sizes.family}"
@@ -80,7 +80,7 @@ class CTranslate2Engine:
     Args:
         compute_type: number format of matrix products: "float32"; "int8", which is faster but rounds more; or
             "bfloat16", on a GPU.
-        longest_source: most tokens of a source, end symbol included.
+        longest_source: maximum number of tokens of a source, end symbol included.
     """
 
     options = frozenset({"prefix"})
@@ -103,7 +103,7 @@ class CTranslate2Engine:
         Raises:
             InputError: the package is missing, or CTranslate2 does not support a setting; names it.
         """
-        if reason := refusal(model, config, excluded, form):
+        if reason := unsupported(model, config, excluded, form):
             raise InputError(f"the engine ctranslate2 does not support {reason}; use --engine=tensorflow")
         package, device = package_and_device(self._compute_type)
         sizes = model.config
@@ -136,7 +136,7 @@ class _Sentence(NamedTuple):
     Attributes:
         source: token ids, without end symbol.
         prefix: token ids with which the output begins.
-        limit: most tokens of the output, end symbol included.
+        limit: maximum number of tokens of the output, end symbol included.
     """
 
     source: list[int]
@@ -172,7 +172,7 @@ class CTranslate2Searcher:
     Args:
         translator: a `ctranslate2.Translator`.
         config: the decoding settings.
-        longest: most tokens of a source or an output, end symbol included.
+        longest: maximum number of tokens of a source or an output, end symbol included.
         source_names: the name of each id of the source vocabulary.
         target_names: the name of each id of the target vocabulary.
     """
@@ -186,7 +186,7 @@ class CTranslate2Searcher:
         target_names: Sequence[str],
     ) -> None:
         self._translator, self._config = translator, config
-        # Tabulated by length: TensorFlow operations in each call would take a twentieth of a small batch's time.
+        # Computed once for all lengths: TensorFlow operations in each call would take 5 % of a small batch's time.
         lengths = np.arange(longest + 1)
         self._limits = output_limits(lengths, config).numpy()
         self._penalties = length_penalty(
@@ -249,7 +249,7 @@ class CTranslate2Searcher:
 
         Args:
             sentences: the sentences.
-            limit: most tokens of an output, end symbol included.
+            limit: maximum number of tokens of an output, end symbol included.
             num_best: hypotheses per sentence.
             scored: whether log-probabilities are needed.
             to_limit: whether the search is expected to reach the limit. It then returns more hypotheses, so that
@@ -308,7 +308,7 @@ class CTranslate2Searcher:
                 "sampling_temperature": config.temperature,
             }
         exponent = {"gnmt": config.length_penalty, "average": 1.0, "none": 0.0}[config.length_normalization]
-        # Where CTranslate2's ranking may differ from ours, the whole beam is needed to choose from.
+        # Where CTranslate2's ranking may differ from this project's, the best results are chosen from the whole beam.
         num_results = (
             num_best if exponent == 0 and not self._bars_tokens and not config.min_length else config.beam_size
         )

@@ -8,14 +8,15 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
+from t2t_keras.export_contract import MAX_LINE_TOKENS
 from t2t_keras.models.contract import ScoringModel
 from t2t_keras.search.batches import length_batches, padded
 from t2t_keras.symbols import PAD_ID
 
-# Most tokens, end symbol included, of a scored source or target, which cannot be split like a line to translate.
-MAX_SCORED_LENGTH = 1024
+# Maximum number of tokens, end symbol included, of a scored source or target; that of the signatures of an export.
+MAX_SCORED_LENGTH = MAX_LINE_TOKENS
 
-# Most tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, independent of the batch.
+# Number of tokens whose logits are in memory at a time: 38 MB for a vocabulary of 37,000, independent of the batch.
 _CHUNK_TOKENS = 256
 
 

@@ -14,9 +14,9 @@ from t2t_keras.text.text_tokenizer import TextTokenizer
 
 
 def for_server(config: Config, changes: Mapping[str, Any]) -> Config:
-    """Returns the settings of an export with the decoding settings that a server replaces in all its translations."""
+    """Returns the settings of an export with a server's changes to the decoding settings."""
     if not task(config.data.task).has_sentences:
-        return config  # a server of several models may have some for other tasks
+        return config  # the server may also have models for translation, to which the changes apply
     return dataclasses.replace(config, decode=dataclasses.replace(config.decode, **changes))
 
 
@@ -35,7 +35,7 @@ def preparation(tokenizer: TextTokenizer, config: DecodeConfig, data: DataConfig
     if not kind.has_sentences:
         for name, value in (("case", config.case != "exact"), ("protect", set(config.protect) - {NOTHING})):
             if value:
-                raise InputError(f"decode.{name}: only translations can be protected or restored, not {data.task}")
+                raise InputError(f"decode.{name}: not supported for the task {data.task}, only for translation")
     symbols = tokenizer.source.symbols
     known = tokenizer.characters.source.union(*symbols) if tokenizer.characters and kind.has_sentences else None
     finder = SpanFinder(config.protect, known, data.lowercases_sources)

@@ -40,7 +40,7 @@ def engine_of(settings: TranslatorSettings, longest_source: int) -> Engine:
 
     Args:
         settings: the settings of the translator.
-        longest_source: most tokens of a source, end symbol included.
+        longest_source: maximum number of tokens of a source, end symbol included.
 
     Raises:
         InputError: the engine or the compute type is unknown, or the TensorFlow engine is combined with a compute type

@@ -63,10 +63,10 @@ def aligned(
 def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int] | None]]:
     """Returns the span of characters, (start, end), of each piece of each part of a text.
 
-    If the text contains a part only without its first piece, the span of this piece is the text in front of the others,
-    such as a word with a different case, or None if there is no such text. If the text does not contain the parts in
-    order, the spans are scaled to the text's length. Pieces are measured in bytes, because byte-fallback pieces stand
-    for single bytes.
+    The text may contain a part only without its first piece, for example because the case of a word differs. The span
+    of this piece is then the text in front of the other pieces, or None if there is no such text. If the text does not
+    contain the parts in order, the spans are scaled to the text's length. Pieces are measured in bytes, because
+    byte-fallback pieces stand for single bytes.
     """
     spellings = [[_spelling(piece) for piece in part] for part in parts]
     content = text.encode()
@@ -108,7 +108,7 @@ def _starts(parts: Sequence[Sequence[bytes]], content: bytes) -> list[tuple[int,
     """Returns the position of each part in a text, and how many of the part's first pieces the text lacks: 0 or 1.
 
     The position is that of the blank with which the part begins. The text need not have this blank, so the first
-    position can be -1. The result is None if the text lacks more of a part.
+    position can be -1. The result is None if the text lacks more than the first piece of a part.
     """
     starts, place = [], 0
     content = content.lower()  # of ASCII letters only, so that the positions stay the same

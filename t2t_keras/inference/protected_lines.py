@@ -19,7 +19,7 @@ LinkTokens = Callable[[Sequence[Ids], Sequence[Ids]], list[list[tuple[int, int]]
 
 
 class ProtectedLines:
-    """Translates lines so that their protected spans come out exactly once.
+    """Translates lines so that each of their protected spans appears exactly once in the translation.
 
     Spans with unknown characters are removed from a line before it is translated, and put back according to the word
     alignment. Other spans remain in the line. If the translation does not repeat each of them exactly once, the line is
@@ -49,7 +49,7 @@ class ProtectedLines:
         return self._prepare(line.text, keeps_spans=keeps_spans, keeps_case=is_restricted)
 
     def read(self, request: Request) -> Request:
-        """Returns a request as it is translated at first."""
+        """Returns a request with the text that is translated first."""
         prepared = self.prepared(request)
         return request if prepared is None else dataclasses.replace(request, text=prepared.text)
 
@@ -113,7 +113,7 @@ class ProtectedLines:
         return rows, results
 
     def _is_possible(self, line: str | Request, prepared: Prepared) -> bool:
-        """Returns whether the restrictions of a line can be met without the spans, which leave less room for them."""
+        """Returns whether a line without its spans, whose length limit is lower, can meet its restrictions."""
         try:
             if isinstance(line, Request):
                 self._encode(dataclasses.replace(line, text=prepared.text))

@@ -113,7 +113,7 @@ class RequestEncoder:
 
     Attributes:
         task: defines how long texts are split, what a source must contain, and how labels are written.
-        max_source_length: most tokens of a part, end symbol included.
+        max_source_length: maximum number of tokens of a part, end symbol included.
         has_sentences: whether lines are translated sentence by sentence.
         excluded: token ids of the spellings of the excluded phrases.
 
@@ -336,7 +336,7 @@ class RequestEncoder:
         restrictions = [name for name in ("prefix", "constraints") if getattr(request, name)]
         first_parts = encoded.sentences[0][1] if encoded.sentences else len(encoded.parts)
         if restrictions and first_parts != 1:
-            reason = "is translated in parts, because it is too long" if encoded.parts else "is blank"
+            reason = "is too long and is translated in parts" if encoded.parts else "is blank"
             raise InputError(f"{restrictions[0]}: cannot be met, because the text {reason}")
         for name, value, off in (
             ("sampling", self._config.sampling, False),
@@ -372,7 +372,7 @@ class RequestEncoder:
         return " ".join(map(of_symbol, text.split(" "))) if self._writes_labels else text
 
     def limit(self, encoded: EncodedRequest) -> int:
-        """Returns the most tokens, end symbol included, that the translation of a request's first part may have."""
+        """Returns the maximum number of tokens of the translation of a request's first part, with its end symbol."""
         source = [*encoded.parts[0], EOS_ID]
         if self._form is None:
             return int(output_limits([len(source)], self._config)[0])
@@ -396,7 +396,7 @@ class RequestEncoder:
             raise InputError(f"prefix: its {len(encoded.prefix)} tokens and an end symbol exceed the limit of {limit}")
         if total > limit:
             raise InputError(
-                f"constraints: with prefix and end symbol {total} tokens, which exceed the limit of {limit}"
+                f"constraints: with the prefix and an end symbol, they have {total} tokens, above the limit of {limit}"
             )
 
 

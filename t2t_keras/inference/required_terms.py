@@ -59,7 +59,7 @@ class RequiredTerms:
         excluded = {text: self._encoder.exclusion(ids) for text, ids in phrases.items()}
         if all(excluded.values()):
             form, phrase = next(iter(excluded.items()))
-            raise InputError(f"{term.place}: {form!r} has {phrase!r}, which is excluded")
+            raise InputError(f"{term.place}: {form!r} contains {phrase!r}, which is excluded")
         return {text: ids for text, ids in phrases.items() if not excluded[text]}
 
     def translations(
@@ -117,7 +117,7 @@ class RequiredTerms:
         return self._glossary.terms_in(self._source_text(part.parts[0]))
 
     def _constrain(self, part: EncodedRequest, terms: Sequence[Term]) -> EncodedRequest:
-        """Adds the terms to a request as constraints, as far as there is room for them."""
+        """Adds the terms to a request as constraints, as far as the length limit leaves room."""
         for term in terms:
             phrases = tuple(dict.fromkeys(self._phrases[term.place].values()))
             extension = dataclasses.replace(part, constraints=(*part.constraints, phrases))

@@ -10,9 +10,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from t2t_keras.config import Config
-from t2t_keras.config.model_config import is_registered
 from t2t_keras.errors import InputError
-from t2t_keras.export_contract import ALIGN, LOWEST, NBEST, SERVING_DEFAULT, SIGNATURES
+from t2t_keras.export_contract import ALIGN, LOWEST, MAX_LINE_TOKENS, NBEST, SERVING_DEFAULT, SIGNATURES
 from t2t_keras.inference.line_preparation import for_server, preparation
 from t2t_keras.inference.served_markup import aligned_output
 from t2t_keras.inference.translation import combinations
@@ -21,8 +20,9 @@ from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.protection.preparation import Preparation, Prepared
 from t2t_keras.text.protection.removal import Sentence, diagonal
 from t2t_keras.text.protection.spans import KINDS
-from t2t_keras.text.repair import repair
+from t2t_keras.text.repair import lowercased, repair
 from t2t_keras.text.sentences import blank_between, find_sentences
+from t2t_keras.text.splitting import split_text
 from t2t_keras.text.tokenizer import Tokenizer
 
 Arrays = dict[str, np.ndarray]
@@ -34,8 +34,7 @@ class ServedProtection:
     """Finds protected spans for one version of an export.
 
     Args:
-        version: the directory of the version. A SavedModel of other origin, or of a family that is not
-            registered, has no protected spans.
+        version: the directory of the version. A SavedModel of other origin has no protected spans.
         changes: decoding settings by name, which replace those of the export.
 
     Raises:
@@ -45,9 +44,9 @@ class ServedProtection:
     def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._config: Config | None = None
         run = Run(version)
-        if not (run.exists and run.vocab_path.exists() and is_registered(run.family)):
+        if not (run.exists and run.vocab_path.exists()):
             return
-        self._config = for_server(run.config, changes)
+        self._config = for_server(run.config_without_model, changes)
         self._tokenizer = Tokenizer.load(run.vocab_path)
         self._prepare = functools.lru_cache(maxsize=64)(self._make)
         self._prepare((), self._config.decode.case)
@@ -78,8 +77,21 @@ class ServedProtection:
         if not any(prepared):
             return None
         others = {name: array for name, array in inputs.items() if name != "text"}
-        plan = _Plan(signature, aligns, groups, others, tag)
+        plan = _Plan(signature, self._fits_align if aligns else lambda sentence: False, groups, others, tag)
         return ProtectedTexts(prepare, self._config, texts, prepared, plan)
+
+    def _fits_align(self, sentence: str) -> bool:
+        """Returns whether the parts of a sentence have few enough tokens for the signature `ALIGN`."""
+        assert self._config
+        data = self._config.data
+        tokenizer = self._tokenizer.source
+
+        def num_tokens(text: str) -> int:
+            return len(tokenizer.encode(text)) + 2  # a tag and the end symbol
+
+        text = repair(lowercased(sentence) if data.lowercases_sources else sentence)
+        parts = split_text(text, lambda part: num_tokens(part) <= data.max_length)
+        return sum(map(num_tokens, parts)) <= MAX_LINE_TOKENS
 
 
 def _kinds(values: Any) -> tuple[str, ...]:
@@ -100,22 +112,22 @@ class _Plan(NamedTuple):
 
     Attributes:
         signature: name of the signature that translates.
-        aligns: whether the signature `ALIGN` exists, and returns scores.
+        may_align: returns whether the signature `ALIGN` exists, returns scores, and takes a sentence of this length.
         groups: groups texts of given sizes in bytes into calls, and returns their indices.
         inputs: the other inputs of the signature, with one row per text.
         tag: symbol to put in front of each sentence, or "".
     """
 
     signature: str
-    aligns: bool
+    may_align: Callable[[str], bool]
     groups: Callable[[Sequence[int]], list[list[int]]]
     inputs: Arrays
     tag: str
 
-    def signature_for(self, prepared: Prepared | None) -> str:
-        """Returns the signature that translates a text."""
+    def signature_for(self, prepared: Prepared | None, sentence: str) -> str:
+        """Returns the signature that translates a sentence of a text."""
         needs_links = self.signature == SERVING_DEFAULT and prepared is not None and prepared.removed
-        return ALIGN if needs_links and self.aligns else self.signature
+        return ALIGN if needs_links and self.may_align(sentence) else self.signature
 
 
 class _Hypothesis(NamedTuple):
@@ -149,8 +161,9 @@ class ProtectedTexts:
     ) -> None:
         self._prepare, self._config, self._texts, self._plan = prepare, config, texts, plan
         self._prepared = list(prepared)
-        # The hypotheses of each text, best first: their sentences and their scores.
+        # By index of the text: its hypotheses, best first, as their sentences and scores.
         self._hypotheses: dict[int, list[tuple[list[Sentence], float]]] = {}
+        # By index of the text: the sentences that are translated in the current round.
         self._jobs = {row: self._sentences(row) for row in range(len(texts))}
         self.first = self._calls()
 
@@ -222,7 +235,7 @@ class ProtectedTexts:
         return text.encode()
 
     def _sentences(self, row: int) -> list[tuple[str, str]]:
-        """Returns the sentences of a text, with the white space between them; one text if it is read as it is."""
+        """Returns the sentences of a text with the white space before them; an unchanged text is one sentence."""
         prepared = self._prepared[row]
         if prepared is None:
             return [("", self._texts[row])]
@@ -232,19 +245,21 @@ class ProtectedTexts:
         sentences = find_sentences(prepared.text, self._config.data.source_language)
         return [(each.before or blank * (number > 0), each.text) for number, each in enumerate(sentences)]
 
-    def _rows(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    def _group_rows(self) -> Iterator[tuple[str, list[tuple[int, int]]]]:
         """Yields the signature and the rows of each call: pairs of a text and one of its sentences."""
         rows_by_name: dict[str, list[tuple[int, int]]] = {}
         for row, sentences in self._jobs.items():
-            rows = [(row, number) for number in range(len(sentences))]
-            rows_by_name.setdefault(self._plan.signature_for(self._prepared[row]), []).extend(rows)
+            for number, (_, sentence) in enumerate(sentences):
+                name = self._plan.signature_for(self._prepared[row], sentence)
+                rows_by_name.setdefault(name, []).append((row, number))
         for name, rows in rows_by_name.items():
             for group in self._plan.groups([len(self._text(*pair)) for pair in rows]):
                 yield name, [rows[place] for place in group]
 
     def _calls(self) -> list[SignatureCall]:
         calls = []
-        for name, rows in self._rows():
+        self._groups = list(self._group_rows())
+        for name, rows in self._groups:
             texts = [self._text(*pair) for pair in rows]
             others = self._plan.inputs if name == self._plan.signature else {}
             chosen = {key: array[[row for row, _ in rows]] for key, array in others.items()}
@@ -258,9 +273,9 @@ class ProtectedTexts:
         return (f"{self._plan.tag} {text}" if self._plan.tag and text.strip() else text).encode("utf-8", "replace")
 
     def _read(self, outputs: Sequence[Mapping[str, np.ndarray]]) -> None:
-        """Reads the outputs of the calls from `_calls`."""
+        """Reads the outputs of the last calls that `_calls` returned."""
         values: dict[tuple[int, int], Arrays] = {}
-        for (_, rows), arrays in zip(self._rows(), outputs, strict=True):
+        for (_, rows), arrays in zip(self._groups, outputs, strict=True):
             for place, pair in enumerate(rows):
                 values[pair] = {key: array[place : place + 1] for key, array in arrays.items()}
         for row, sentences in self._jobs.items():

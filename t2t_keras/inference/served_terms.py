@@ -24,7 +24,7 @@ from t2t_keras.text.repair import repair
 from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
-# Limits of a call, padding included. A call of a signature of token ids runs as a whole, while other calls wait.
+# Limits of a call, padding included. The server cannot split a call of a signature of token ids, and other calls wait.
 _MOST_TOKENS = 256
 _MOST_ROWS = 8
 
@@ -42,7 +42,7 @@ class ServedTerms:
 
     def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         run = Run(version)
-        config, self.tokenizer = for_server(run.config, changes), Tokenizer.load(run.vocab_path)
+        config, self.tokenizer = for_server(run.config_without_model, changes), Tokenizer.load(run.vocab_path)
         self.task = task(config.data.task)
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)
@@ -55,7 +55,7 @@ class ServedTerms:
         Args:
             texts: the texts.
             glossary: pairs (term, "form|form|...").
-            most_rows: most rows of a call of a signature.
+            most_rows: maximum number of rows of a call of a signature.
 
         Raises:
             InputError: an entry of the glossary cannot be used, or a text is not a valid source of the task; names the
@@ -79,7 +79,7 @@ class TextsWithTerms:
     def __init__(self, served: ServedTerms, terms: RequiredTerms, texts: Sequence[str], most_rows: int) -> None:
         self._served, self._terms, self._most_rows = served, terms, most_rows
         self._texts = texts
-        # The signatures of token ids return no alignment to put spans back by, so that the words' order decides.
+        # The signatures of token ids return no alignment, so the order of the words decides where spans are put back.
         self._prepared = [served.prepare(text, keeps_spans=False, keeps_case=True) for text in texts]
         read = [text if each is None else each.text for text, each in zip(texts, self._prepared, strict=True)]
         self._lines = list(numbered(read, served.encoder))

@@ -114,7 +114,7 @@ def translations_of_result(
         result: the result for a batch of parts.
         sources: token ids of the parts, end symbols included.
         tokenizer: decodes the outputs.
-        num_best: most translations per part.
+        num_best: maximum number of translations per part.
 
     Returns:
         The translations of each part, in the search's order. A part without hypotheses has one translation whose
@@ -156,7 +156,7 @@ def translations_of_line(
         task: the task.
         request: the line.
         parts: the translations of each part, best first.
-        num_best: most translations of the line.
+        num_best: maximum number of translations of the line.
         by_score: see `combinations`.
         capitalises: whether the translation of each sentence gets a capital first letter.
     """
@@ -244,7 +244,7 @@ def combinations(parts: Sequence[Sequence[_ScoredT]], num_best: int, by_score: b
 
     Args:
         parts: the translations of each part, best first.
-        num_best: most combinations with `by_score`.
+        num_best: maximum number of combinations with `by_score`.
         by_score: whether to return the combinations with the largest sums of scores. If not, the n-th combination
             consists of the n-th translation of each part.
     """

@@ -35,7 +35,7 @@ from t2t_keras.inference.request import (
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
 from t2t_keras.inference.translation import Translation, translations_of_line, translations_of_result
 from t2t_keras.inference.translator_settings import TranslatorSettings
-from t2t_keras.machine.streams import side_by_side
+from t2t_keras.machine.streams import map_in_parallel
 from t2t_keras.models.contract import Attentions, SearchedModel, SequenceModel, attention_views
 from t2t_keras.search.batches import Progress, padded
 from t2t_keras.search.beam_search import SearchResult
@@ -74,15 +74,15 @@ class Translator:
         model: the model; see `t2t_keras.models.contract`.
         settings: the settings, or only those of decoding; None means the defaults.
         data: the settings of the training data; None means the defaults. The translator uses `lowercase` (whether lines
-            and prefixes are lowercased first), `max_length` (most tokens of one part, end symbol included, at least
-            2), the languages (for splitting and joining sentences), and the `task` (which post-processes the model's
-            output).
+            and prefixes are lowercased first), `max_length` (maximum number of tokens of a part, end symbol included,
+            at least 2), the languages (for splitting and joining sentences), and the `task` (which post-processes the
+            model's output).
 
     Attributes:
         settings: the settings.
         config: the settings of decoding.
         task: the task.
-        max_source_length: most tokens of a part, end symbol included.
+        max_source_length: maximum number of tokens of a part, end symbol included.
 
     Raises:
         ValueError: the tokenizer lacks a member of `TextTokenizer`.
@@ -443,7 +443,9 @@ class Translator:
         translations: list[list[Translation]] = [[]] * len(parts)
         done = 0
         batches = request_batches(parts, self.config.tokens_per_batch)
-        results = side_by_side(lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches)
+        results = map_in_parallel(
+            lambda rows: self._hypotheses([parts[row] for row in rows], num_best, scored), batches
+        )
         with contextlib.closing(results):
             for rows, batch_translations in zip(batches, results, strict=True):
                 for row, hypotheses in zip(rows, batch_translations, strict=True):

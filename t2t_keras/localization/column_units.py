@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from t2t_keras.errors import InputError
-from t2t_keras.localization.units import Options, Unit, faulty, replacement, text_part
+from t2t_keras.localization.units import Edit, Options, Unit, error_at, replacement, text_part
 
 _QUOTED = r'"(?:[^"]|"")*"'
 
@@ -18,7 +18,7 @@ class _Cell(NamedTuple):
 
 
 def csv_units(text: str, options: Options) -> list[Unit]:
-    """Returns the units of a table whose cells are separated by commas, semicolons or tabs, whichever its header has.
+    """Returns the units of a table; the separator is the comma, semicolon or tab that is most frequent in the header.
 
     Raises:
         InputError: the header lacks a column, a row is shorter than the header, or a quote is not closed.
@@ -45,7 +45,7 @@ def _units(text: str, separator: str, options: Options) -> list[Unit]:
         if len(row) == 1 and not row[0].text:
             continue
         if len(row) <= max(source, target):
-            raise faulty(text, row[0].start, f"{len(row)} cells, but the header has {len(names)}")
+            raise error_at(text, row[0].start, f"expected {len(names)} cells, as in the header, got {len(row)}")
         units.append(_unit(text, separator, row[source], row[target]))
     return units
 
@@ -53,15 +53,15 @@ def _units(text: str, separator: str, options: Options) -> list[Unit]:
 def _unit(text: str, separator: str, source: _Cell, target: _Cell) -> Unit:
     is_quoted = text.startswith('"', source.start) or text.startswith('"', target.start)
 
-    def edits(translation: str):
+    def edits(translation: str) -> list[Edit]:
         spelling = translation
         if is_quoted or re.search(f'[\n"{separator}]', translation):
             spelling = '"' + translation.replace('"', '""') + '"'
         return replacement(target.start, target.end)(spelling)
 
     replaces = source == target
-    present = "" if replaces else target.text
-    return Unit(text_part(source.text), source.start, edits, present, bool(present.strip()), replaces)
+    existing = "" if replaces else target.text
+    return Unit(text_part(source.text), source.start, edits, existing, bool(existing.strip()), replaces)
 
 
 def _rows(text: str, separator: str) -> list[list[_Cell]]:
@@ -72,7 +72,7 @@ def _rows(text: str, separator: str) -> list[list[_Cell]]:
     while True:
         match = cell.match(text, place)
         if not match:
-            raise faulty(text, place, "a quote is not closed, or text follows a closing quote")
+            raise error_at(text, place, "a quote is not closed, or text follows a closing quote")
         value = match[0][1:-1].replace('""', '"') if match["quoted"] else match[0]
         rows[-1].append(_Cell(match.start(), match.end(), value))
         place = match.end() + 1

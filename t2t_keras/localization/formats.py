@@ -1,4 +1,4 @@
-"""The formats of translators' files, by suffix, and a file of one of them."""
+"""The formats of translators' files by suffix, and the class that reads a file and fills in its translations."""
 
 import bisect
 import codecs
@@ -124,7 +124,7 @@ class TranslatableFile:
     ) -> None:
         options = options or Options()
         self._format, self._name = FORMATS[suffix], name
-        self._mark, self._encoding, self._text = self._decoded(content)
+        self._mark, self._encoding, self._text = self._decode(content)
         # Readers see line feeds only; edits are made to the text as it is.
         text = re.sub("\r\n?", "\n", self._text)
         self._pairs = [match.start() - n for n, match in enumerate(re.finditer("\r\n", self._text))]
@@ -149,7 +149,7 @@ class TranslatableFile:
         """Returns the file with translations; everything else is unchanged.
 
         Args:
-            results: the translated `documents`; None for one without a translation, whose unit then stays unchanged.
+            results: the translated `documents`; None for a document without a translation, whose unit stays unchanged.
 
         Raises:
             InputError: a translation has characters that the file's encoding lacks.
@@ -166,7 +166,8 @@ class TranslatableFile:
             if not (unit.replaces and translation == spelled(unit)):
                 edits += unit.edits(translation)
         edits = [
-            Edit(self._place(edit.start), self._place(edit.end), edit.text.replace("\n", newline)) for edit in edits
+            Edit(self._original_place(edit.start), self._original_place(edit.end), edit.text.replace("\n", newline))
+            for edit in edits
         ]
         errors = "xmlcharrefreplace" if self._format.is_xml else "strict"
         try:
@@ -177,7 +178,7 @@ class TranslatableFile:
                 f"{self._name}: its encoding {self._encoding} lacks {character!r} of a translation; convert it to UTF-8"
             ) from None
 
-    def _decoded(self, content: bytes) -> tuple[bytes, str, str]:
+    def _decode(self, content: bytes) -> tuple[bytes, str, str]:
         """Returns the byte order mark, the encoding and the text of the file."""
         marks = [each for each in _BYTE_ORDER_MARKS if content.startswith(each[0])]
         mark, encoding = marks[0] if marks else (b"", self._format.encoding(content) or "utf-8")
@@ -190,7 +191,7 @@ class TranslatableFile:
             problem = f"not valid {encoding} ({getattr(error, 'reason', error)}); convert the file to UTF-8"
             raise InputError(f"{self._name}, line {line}: {problem}") from None
 
-    def _place(self, place: int) -> int:
+    def _original_place(self, place: int) -> int:
         """Converts a position in the text with line feeds to one in the text of the file."""
         return place + bisect.bisect_left(self._pairs, place)
 

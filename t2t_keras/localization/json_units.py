@@ -11,9 +11,9 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]')
 
 
 def json_units(text: str, options: Options) -> list[Unit]:
-    """Returns the units of a JSON file, except for what belongs to a key that begins with "@".
+    """Returns the units of a JSON file, without the values of keys that begin with "@".
 
-    In .arb and similar files, such keys are notes.
+    In .arb and similar files, such keys hold notes.
 
     Raises:
         InputError: the file is not valid JSON; names the line.

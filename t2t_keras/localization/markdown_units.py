@@ -12,7 +12,7 @@ from t2t_keras.text.markup.reading import Part
 MISSING = "the package markdown-it-py is missing: pip install '.[localization]'"
 _FRONT_MATTER = re.compile(r"(?s)\A(---|\+\+\+)[ \t]*\n.*?\n\1[ \t]*(?:\n|\Z)")
 _STYLE = Style(joins="all")
-# Markup of extensions that stays unchanged: the box of a task, the reference of a footnote, formulas.
+# Markup of extensions that stays unchanged: task boxes, footnote references and formulas.
 _EXTENSION = re.compile(r"\[\^[^\]\s]+\]:?|\$\$.+?\$\$|\$(?=\S)[^$\n]*[^$\s]\$(?!\d)")
 _TASK = re.compile(r"\[[ xX]\] ")
 _SPECIAL = "*_`[]<>~"
@@ -21,7 +21,7 @@ _BLOCK_START = re.compile(
     r"(>|[-+*](?=\s|$)|#(?=#{0,5}(?:\s|$))|=(?==*\s*$)|-(?=-*\s*$)|\*(?=\*{2,}\s*$)|_(?=_{2,}\s*$)|`(?=``[^`]*$)|~(?=~~)"
     r"|:(?=::))|(\d{1,9})([.)](?=\s|$))"
 )
-# A line break that is not a hard one, before HTML that would begin a block at the beginning of a line.
+# A soft line break before HTML that would begin a block at the beginning of a line.
 _BEFORE_HTML_BLOCK = re.compile(
     rf"(?<!  )(?<!\\)\n\s*(?=<(?:[!?]|/?(?:script|style|textarea|{'|'.join(sorted(BLOCKS))})\b))", re.IGNORECASE
 )
@@ -57,7 +57,7 @@ def markdown_units(text: str, options: Options) -> list[Unit]:
         try:
             lines = _lines(text, token.content, bounds, in_table)
             place = lines[-1][1]
-            parts = tuple(_Aligned(parser.helpers, token.content).read(token.children))
+            parts = tuple(_TokenReader(parser.helpers, token.content).read(token.children))
         except _Unaligned:
             continue
         units.append(_unit(text, parts, lines, in_table))
@@ -91,10 +91,10 @@ def _unit(text: str, parts: tuple[Part, ...], lines: _Lines, in_table: bool) -> 
         text_lines = _BEFORE_HTML_BLOCK.sub(" ", translation).split("\n")
         first, *rest = [row if number == 0 else row.lstrip() for number, row in enumerate(text_lines)]
         is_first_like_block = _BLOCK_START.match(text, *lines[0])
-        rows = [first if is_first_like_block else _not_a_block(first), *map(_not_a_block, rest)]
+        rows = [first if is_first_like_block else _escape_block_start(first), *map(_escape_block_start, rest)]
         if len(rows) < len(lines):
-            gone = Edit(lines[len(rows) - 1][1], lines[-1][1], "")
-            return [*(Edit(*line, row) for line, row in zip(lines, rows, strict=False)), gone]
+            removal = Edit(lines[len(rows) - 1][1], lines[-1][1], "")
+            return [*(Edit(*line, row) for line, row in zip(lines, rows, strict=False)), removal]
         begin = text[text.rfind("\n", 0, lines[-1][0]) + 1 : lines[-1][0]] if len(lines) > 1 else ""
         rows = [*rows[: len(lines) - 1], f"\n{begin}".join(rows[len(lines) - 1 :])]
         return [Edit(*line, row) for line, row in zip(lines, rows, strict=True)]
@@ -105,15 +105,15 @@ def _unit(text: str, parts: tuple[Part, ...], lines: _Lines, in_table: bool) -> 
     return Unit(parts, lines[0][0], edits, replaces=True, style=_STYLE, escape=escape)
 
 
-def _not_a_block(row: str) -> str:
+def _escape_block_start(row: str) -> str:
     match = _BLOCK_START.match(row)
     if not match:
         return row
     return f"\\{row}" if match[1] else f"{match[2]}\\{row[match.start(3) :]}"
 
 
-class _Aligned:
-    """Looks up the tokens of a block in its text, one after the other.
+class _TokenReader:
+    """Finds the tokens of a block in its text, in order.
 
     Args:
         helpers: functions of the parser.
@@ -126,7 +126,7 @@ class _Aligned:
         self._in_autolink = False
 
     def read(self, tokens: Sequence[Any]) -> list[Part]:
-        """Returns text, tags such as "**" and "](target)", and items that stay as they are.
+        """Returns text, tags such as "**" and "](target)", and items that stay unchanged.
 
         Raises:
             _Unaligned: a token is not where it should be.
@@ -217,15 +217,15 @@ class _Aligned:
         text, end = self._content, len(self._content)
         blanks = re.compile(r"\s*")
 
-        def skipped(place: int) -> int:
+        def skip_blanks(place: int) -> int:
             match = blanks.match(text, place)
             return match.end() if match else place
 
-        place = skipped(place)
+        place = skip_blanks(place)
         destination = self._helpers.parseLinkDestination(text, place, end)
-        place = skipped(destination.pos if destination.ok else place)
+        place = skip_blanks(destination.pos if destination.ok else place)
         title = self._helpers.parseLinkTitle(text, place, end)
-        place = skipped(title.pos if title.ok else place)
+        place = skip_blanks(title.pos if title.ok else place)
         return place + 1 if text.startswith(")", place) else None
 
 

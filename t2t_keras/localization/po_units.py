@@ -10,7 +10,7 @@ from t2t_keras.localization.units import (
     Options,
     Style,
     Unit,
-    faulty,
+    error_at,
     text_part,
     with_backslashes,
     without_backslashes,
@@ -116,7 +116,7 @@ def _entries(text: str) -> list[_Entry]:
         stripped = line.strip()
         match = _LINE.fullmatch(stripped)
         if not match:
-            raise faulty(text, place, f"not a line of a .po file: {stripped[:40]!r}")
+            raise error_at(text, place, f"not a line of a .po file: {stripped[:40]!r}")
         if stripped and entries[-1].is_complete and not match["more"]:
             is_next = match["comment"] or match["keyword"] in ("msgctxt", "msgid")
             if is_next:
@@ -124,7 +124,7 @@ def _entries(text: str) -> list[_Entry]:
         end = place + len(line.rstrip())
         quoted = _STRING.fullmatch(match["string"] or match["more"] or '""')
         if not quoted or (match["more"] and not string):
-            raise faulty(text, place, f"not a quoted string after a keyword: {stripped[:40]!r}")
+            raise error_at(text, place, f"not a quoted string after a keyword: {stripped[:40]!r}")
         if stripped.startswith("#~"):
             entries[-1].comments.clear()  # those of an obsolete entry
         elif match["comment"]:
@@ -133,7 +133,7 @@ def _entries(text: str) -> list[_Entry]:
             string = _String(place, end, without_backslashes(quoted[1]))
             keyword = match["keyword"] + (f"[{match['form']}]" if match["form"] else "")
             if keyword in entries[-1].strings:
-                raise faulty(text, place, f"a second {keyword} in the same entry")
+                raise error_at(text, place, f"a second {keyword} in the same entry")
             entries[-1].strings[keyword] = string
         elif match["more"] and string:
             string.text, string.end = string.text + without_backslashes(quoted[1]), end
@@ -142,32 +142,36 @@ def _entries(text: str) -> list[_Entry]:
     for entry in entries:
         if "msgid" not in entry.strings or not entry.is_complete:
             first = next(iter(entry.strings.values()))
-            raise faulty(text, first.start, "an entry needs msgid and msgstr")
+            raise error_at(text, first.start, "an entry needs msgid and msgstr")
+        is_plural = "msgid_plural" in entry.strings
+        if any((keyword == "msgstr") == is_plural for keyword in entry.strings if keyword.startswith("msgstr")):
+            expected = "msgid_plural needs msgstr[0]" if is_plural else "msgstr[0] needs msgid_plural"
+            raise error_at(text, entry.strings["msgid"].start, expected)
     return entries
 
 
 def _unit(entry: _Entry, keyword: str, source: str, style: Style, is_wrapped: bool) -> Unit:
-    present = entry.strings.get(keyword)
+    existing = entry.strings.get(keyword)
     last = max(string.end for string in entry.strings.values())
 
     def edits(translation: str) -> list[Edit]:
         new = _spelled(keyword, translation, is_wrapped)
-        place = Edit(present.start, present.end, new) if present else Edit(last, last, f"\n{new}")
-        return [*_fuzzy(entry), place]
+        place = Edit(existing.start, existing.end, new) if existing else Edit(last, last, f"\n{new}")
+        return [*_fuzzy_edits(entry), place]
 
     return Unit(
         text_part(source),
         entry.strings["msgid"].start,
         edits,
-        present.text if present else "",
-        bool(present and present.text),
+        existing.text if existing else "",
+        bool(existing and existing.text),
         note="\n".join(comment[2:].strip() for _, comment in entry.comments if not comment.startswith(("#:", "#,"))),
         style=style,
     )
 
 
-def _fuzzy(entry: _Entry) -> list[Edit]:
-    """Returns the edit that adds the flag to an entry without it; each edit of an entry is the same."""
+def _fuzzy_edits(entry: _Entry) -> list[Edit]:
+    """Returns the edit that flags an entry as fuzzy, the same for all its units, or nothing if it is flagged."""
     flags = re.split(r"[,\s]+", entry.flags.replace("#", ""))
     if "fuzzy" in flags:
         return []

@@ -3,10 +3,11 @@
 import re
 
 from t2t_keras.localization.units import (
+    Edit,
     Options,
     Style,
     Unit,
-    faulty,
+    error_at,
     replacement,
     text_part,
     with_backslashes,
@@ -31,8 +32,8 @@ _APPLE = re.compile(
 def property_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of Java properties.
 
-    Characters beyond ASCII are escaped unless the file contains any. If a value has arguments of MessageFormat, such as
-    `{0}`, and no single apostrophe, its apostrophes are doubled.
+    Non-ASCII characters are escaped, unless the file itself contains some. If a value has arguments of MessageFormat,
+    such as `{0}`, and no single apostrophe, its apostrophes are doubled.
     """
     units, place, note = [], 0, ""
     while place < len(text) and (match := _PROPERTY.match(text, place)):
@@ -43,7 +44,7 @@ def property_units(text: str, options: Options) -> list[Unit]:
             note = ""
         place = match.end()
     if place < len(text):
-        raise faulty(text, place, "not a line of a .properties file")
+        raise error_at(text, place, "not a line of a .properties file")
     return units
 
 
@@ -60,7 +61,7 @@ def _property(text: str, start: int, end: int, note: str) -> Unit:
         codes = [int.from_bytes(units[n : n + 2], "big") for n in range(0, len(units), 2)]
         return "".join(chr(code) if code < 0x80 else f"\\u{code:04X}" for code in codes)
 
-    def edits(translation: str):
+    def edits(translation: str) -> list[Edit]:
         blank = "\\" if translation.startswith(" ") else ""
         return replacement(start, end)(blank + translation)
 
@@ -78,7 +79,8 @@ def apple_units(text: str, options: Options) -> list[Unit]:
     while place < len(text):
         match = _APPLE.match(text, place)
         if not match:
-            raise faulty(text, place, f'not an entry "key" = "value"; : {text[place : place + 40].splitlines()[0]!r}')
+            line = text[place : place + 40].splitlines()[0]
+            raise error_at(text, place, f"""expected "key" = "value"; got {line!r}""")
         if match["comment"]:
             note = match["comment"].strip("/* \n")
         elif match["value"]:

@@ -5,7 +5,7 @@ from t2t_keras.localization.units import Edit, Options, Style, Unit
 from t2t_keras.localization.xml_elements import Element
 
 _STYLE = Style(accelerators="&", numbers_arguments=True)
-_GONE = ("obsolete", "vanished")
+_REMOVED = ("obsolete", "vanished")
 
 
 def qt_units(text: str, options: Options) -> list[Unit]:
@@ -17,7 +17,7 @@ def qt_units(text: str, options: Options) -> list[Unit]:
     for message in messages:
         translation = message.child("translation")
         has_variants = translation is not None and any(translation.all("lengthvariant"))
-        if has_variants or (translation and translation.attributes.get("type") in _GONE):
+        if has_variants or (translation and translation.attributes.get("type") in _REMOVED):
             continue
         if message.attributes.get("numerus") == "yes":
             units += [_unit(text, message, translation, form, num_forms) for form in range(num_forms)]
@@ -39,7 +39,7 @@ def _unit(text: str, message: Element, translation: Element | None, form: int = 
     source, forms = message.child("source"), translation.children if translation else []
     assert source
     holder = (forms[form] if form < len(forms) else None) if form >= 0 else translation
-    present = text[holder.inner : holder.inner_end] if holder else ""
+    existing = text[holder.inner : holder.inner_end] if holder else ""
 
     def edits(content: str) -> list[Edit]:
         if form < 0:
@@ -58,16 +58,16 @@ def _unit(text: str, message: Element, translation: Element | None, form: int = 
             return [xml_elements.attribute_edit(text, translation, "type", "unfinished"), Edit(place, place, filled)]
         opening = '<translation type="unfinished">' if form == 0 else ""
         closing = "</translation>" if form == num_forms - 1 else ""
-        gone = [Edit(translation.start, translation.end, "")] if translation else []
-        return [*gone, Edit(place, place, f"{opening}{filled}{closing}")]
+        removal = [Edit(translation.start, translation.end, "")] if translation else []
+        return [*removal, Edit(place, place, f"{opening}{filled}{closing}")]
 
     comments = [message.child(name) for name in ("comment", "extracomment", "translatorcomment")]
     return Unit(
         xml_elements.content_parts(text, source, frozenset()),
         source.start,
         edits,
-        present,
-        bool(present.strip()),
+        existing,
+        bool(existing.strip()),
         note="\n".join(text[comment.inner : comment.inner_end] for comment in comments if comment),
         style=_STYLE,
         escape=xml_elements.Escape(text[source.inner : source.inner_end]),

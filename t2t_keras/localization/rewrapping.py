@@ -41,21 +41,21 @@ def breaks(text: str, joins: Joins) -> list[Break]:
     return result
 
 
-def joined_lines(text: str) -> str:
-    """Returns a text on one line."""
+def join_lines(text: str) -> str:
+    """Joins the lines of a text."""
     return _BREAK.sub(" ", text) if text.strip() else text
 
 
 def rewrapped(text: str, source: str, limit: int) -> str:
     """Breaks a translation into lines as its source is.
 
-    There are as many lines as in the source, with the same shares of the text, unless a line would be longer than the
-    limit and the longest line of the source.
+    There are as many lines as in the source, with the same shares of the text. If a line would then be longer than both
+    the limit and the longest line of the source, there are more lines, all of about the same length.
 
     Args:
         text: the translation, on one line.
         source: the source, whose line breaks are all within sentences.
-        limit: longest line; 0 means that of the source.
+        limit: maximum length of a line; 0 means that of the source.
     """
     separators = [match[0] for match in _BREAK.finditer(source)]
     places = [match.start() for match in _BLANK.finditer(text)]

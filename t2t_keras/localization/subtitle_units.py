@@ -3,7 +3,7 @@
 import itertools
 import re
 
-from t2t_keras.localization.units import Options, Style, Unit, faulty, replacement, text_part
+from t2t_keras.localization.units import Options, Style, Unit, error_at, replacement, text_part
 
 _STYLE = Style(joins="all", line_limit=42)
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[,.]\d{1,3}"
@@ -16,7 +16,13 @@ _BLANK_LINE = re.compile(r"(?:\A|\n)[ \t]*\n")
 
 
 def srt_units(text: str, options: Options) -> list[Unit]:
-    """Returns the units of SubRip subtitles."""
+    """Returns the units of SubRip subtitles.
+
+    Raises:
+        InputError: a timing is not valid, or the file has text but no timing; names the line.
+    """
+    if text.strip() and not _ANY_TIMING.search(text):
+        raise error_at(text, 0, "no timing such as 00:00:01,000 --> 00:00:02,500; is this a .srt file?")
     return _units(text, _NEXT_NUMBER)
 
 
@@ -24,10 +30,10 @@ def vtt_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of WebVTT subtitles; notes, styles and regions stay unchanged.
 
     Raises:
-        InputError: the file does not begin with WEBVTT.
+        InputError: the file does not begin with WEBVTT, or a timing is not valid; names the line.
     """
     if not re.match(r"WEBVTT(?:[ \t\n]|\Z)", text):
-        raise faulty(text, 0, "a .vtt file must begin with WEBVTT")
+        raise error_at(text, 0, "a .vtt file must begin with WEBVTT")
     return _units(text, _BLANK_LINE)
 
 
@@ -36,7 +42,7 @@ def _units(text: str, end: re.Pattern[str]) -> list[Unit]:
     timings = {match.start(): match for match in _TIMING.finditer(text)}
     for match in _ANY_TIMING.finditer(text):
         if match.start() not in timings:
-            raise faulty(text, match.start(), f"not a valid timing: {match[0].strip()[:40]!r}")
+            raise error_at(text, match.start(), f"not a valid timing: {match[0].strip()[:40]!r}")
     units = []
     for timing, following in itertools.pairwise([*timings.values(), None]):
         assert timing

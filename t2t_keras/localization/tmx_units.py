@@ -1,7 +1,7 @@
 """TMX: translation memories, which get a variant in the language of the translations."""
 
 from t2t_keras.localization import xml_elements
-from t2t_keras.localization.units import Edit, Options, Unit, faulty
+from t2t_keras.localization.units import Edit, Options, Unit, error_at
 from t2t_keras.localization.xml_elements import Element
 from t2t_keras.text.languages import base_language
 
@@ -29,7 +29,7 @@ def tmx_units(text: str, options: Options) -> list[Unit]:
     if not units:
         return []
     languages = sorted({_language(variant) for unit in units for variant in unit.all("tuv")})
-    raise faulty(
+    raise error_at(
         text, root.start, f"no unit has the model's source language {wanted[0]!r}; languages: {', '.join(languages)}"
     )
 
@@ -50,12 +50,12 @@ def _variant(unit: Element, language: str) -> Element | None:
 
 def _unit(text: str, unit: Element, source: Element, options: Options) -> Unit:
     target = _variant(unit, options.target_language)
-    segment, present = source.child("seg"), target.child("seg") if target else None
+    segment, existing = source.child("seg"), target.child("seg") if target else None
     assert segment
 
     def edits(content: str) -> list[Edit]:
-        if target and present:
-            filled = Edit(present.start, present.end, f"<{present.tag}>{content}</{present.tag}>")
+        if target and existing:
+            filled = Edit(existing.start, existing.end, f"<{existing.tag}>{content}</{existing.tag}>")
             return [xml_elements.attribute_edit(text, target, *_MARK), filled]
         name, language = "xml:lang" if "xml:lang" in source.attributes else "lang", options.target_language
         indent = xml_elements.indentation(text, source.start)
@@ -63,7 +63,7 @@ def _unit(text: str, unit: Element, source: Element, options: Options) -> Unit:
         start_tag = f'<tuv {name}="{language}" {_MARK[0]}="{_MARK[1]}">'
         return [Edit(source.end, source.end, f"{indent}{start_tag}{inner}<seg>{content}</seg>{end}</tuv>")]
 
-    target_text = text[present.inner : present.inner_end] if present else ""
+    target_text = text[existing.inner : existing.inner_end] if existing else ""
     return Unit(
         xml_elements.content_parts(text, segment, _CODES),
         segment.start,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from t2t_keras.localization.accelerators import without_accelerator
 from t2t_keras.localization.message_arguments import ARGUMENT, ordered
-from t2t_keras.localization.rewrapping import breaks, joined_lines, rewrapped
+from t2t_keras.localization.rewrapping import breaks, join_lines, rewrapped
 from t2t_keras.localization.units import Unit
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
 from t2t_keras.text.markup.placing import AlignedText
@@ -69,7 +69,7 @@ class UnitText:
         language: language code of the translation.
 
     Attributes:
-        documents: the documents to translate; none if the unit has no letters.
+        documents: the documents to translate; empty if the unit has no letters.
     """
 
     def __init__(self, unit: Unit, language: str) -> None:
@@ -82,11 +82,11 @@ class UnitText:
         has_tags = has_tags or any(map(_NUMBERED_TAG.search, texts))
         # The text of a unit with tags is read as HTML, and is escaped for that purpose if it is not HTML.
         self._is_escaped = has_tags and not is_html
-        stood_in = "".join(self._stood_in(part, is_html) for part in parts)
+        prepared = "".join(self._with_stand_ins(part, is_html) for part in parts)
         markup: Markup = "html" if has_tags or is_html else "placeholders"
         self._blocks = [
-            _Block(block, MarkedDocument.parsed(joined_lines(block), markup, "unit"))
-            for block in _divided(stood_in, unit)
+            _Block(block, MarkedDocument.parsed(join_lines(block), markup, "unit"))
+            for block in _divided(prepared, unit)
         ]
         self.documents = [block.document for block in self._blocks if block.document.segments]
 
@@ -118,7 +118,7 @@ class UnitText:
             return text
         return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
-    def _stood_in(self, part: Part, is_html: bool) -> str:
+    def _with_stand_ins(self, part: Part, is_html: bool) -> str:
         """Returns a part of the unit with stand-ins."""
         if part.kind != "text":
             return self._stand_in(dataclasses.replace(part, name=_INLINE), part.raw)
@@ -170,7 +170,7 @@ def spelled(unit: Unit) -> str:
 def _html(text: str) -> list[Part]:
     """Returns the parts of HTML in a message.
 
-    A tag that is not known or without a partner may stand within a sentence. Names that end a sentence stay.
+    Unknown tags and tags without a partner may stand within a sentence. Tags that end a sentence keep their names.
     """
     parts = html_parts(text)
     names = {kind: {part.name for part in parts if part.kind == kind} for kind in ("start", "end")}

@@ -28,7 +28,8 @@ class Style:
     Attributes:
         joins: the line breaks that may lie within a sentence: "wrapped" only after a long line whose sentence continues
             with a lowercase letter, "all" any break that does not begin a new speaker's line.
-        line_limit: longest line after joined lines are wrapped again; longer lines of the source raise it.
+        line_limit: maximum length of a line when the lines of a sentence are wrapped again; 0 means that of the source.
+            A longer line of the source raises the limit.
         accelerators: characters that may mark the following letter as a keyboard accelerator.
         numbers_arguments: whether programs understand `%2$s`, so that arguments such as `%s` may change their order.
     """
@@ -46,8 +47,8 @@ class Unit:
     Attributes:
         parts: the source: its text without the file's escapes, and inline elements as the file spells them.
         start: position of the unit in the file's text.
-        edits: returns the edits that write a translation, which `escape` was applied to except for inline elements.
-        target: the present translation as the file spells it; "" if there is none.
+        edits: returns the edits that write a translation, whose text outside of inline elements is escaped.
+        target: the existing translation as the file spells it; "" if there is none.
         is_translated: whether the file has a translation that must stay.
         replaces: whether the translation takes the place of the source, as in a file of a single language.
         note: comments for translators.
@@ -99,17 +100,17 @@ def replacement(start: int, end: int) -> Callable[[str], list[Edit]]:
 
 
 def line_at(text: str, place: int) -> int:
-    """Returns the number of the line, from 1, with a position of a text."""
+    """Returns the number, counted from 1, of the line that contains a position of a text."""
     return text.count("\n", 0, place) + 1
 
 
-def faulty(text: str, place: int, problem: str) -> InputError:
+def error_at(text: str, place: int, problem: str) -> InputError:
     """Returns the error for a position of a file's text; it names the line but not the file."""
     return InputError(f"line {line_at(text, place)}: {problem}")
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """Applies edits, which must not overlap; of equal edits of the same characters, one is applied."""
+    """Applies edits, which must not overlap; a repeated edit of the same characters is applied once."""
     pieces, place = [], 0
     last = None
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):

@@ -15,11 +15,11 @@ def xliff_units(text: str, options: Options) -> list[Unit]:
     """Returns the units of an XLIFF file: each `trans-unit` (1.2) or `segment` (2) that may be translated."""
     root = xml_elements.root_element(text, "xliff")
     is_new = root.attributes.get("version", "").startswith("2")
-    more = []
+    root_edits = []
     if is_new and "trgLang" not in root.attributes:  # version 2 requires it as soon as there is a translation
-        more.append(xml_elements.attribute_edit(text, root, "trgLang", options.target_language))
+        root_edits.append(xml_elements.attribute_edit(text, root, "trgLang", options.target_language))
     return [
-        _unit(text, element, is_new, more, note)
+        _unit(text, element, is_new, root_edits, note)
         for element, note in _translatable(root, "segment" if is_new else "trans-unit", True, text)
         if element.child("source")
     ]
@@ -37,14 +37,14 @@ def _translatable(element: Element, name: str, is_translated: bool, text: str) -
             yield from _translatable(child, name, is_wanted, text)
 
 
-def _unit(text: str, element: Element, is_new: bool, more: list[Edit], note: str) -> Unit:
+def _unit(text: str, element: Element, is_new: bool, root_edits: list[Edit], note: str) -> Unit:
     source, target = element.child("source"), element.child("target")
     assert source
-    present = text[target.inner : target.inner_end] if target else ""
+    existing = text[target.inner : target.inner_end] if target else ""
     state = (element if is_new else target or element).attributes.get("state", "")
 
     def edits(content: str) -> list[Edit]:
-        result = [*more]
+        result = [*root_edits]
         if is_new:
             result.append(xml_elements.attribute_edit(text, element, "state", "translated"))
         elif element.attributes.get("approved") == "yes":
@@ -64,8 +64,8 @@ def _unit(text: str, element: Element, is_new: bool, more: list[Edit], note: str
         xml_elements.content_parts(text, source, _CODES),
         source.start,
         edits,
-        present,
-        bool(present.strip()) and state not in _UNTRANSLATED_STATES,
+        existing,
+        bool(existing.strip()) and state not in _UNTRANSLATED_STATES,
         note=note,
         style=_STYLE,
         escape=xml_elements.Escape(text[source.inner : source.inner_end]),

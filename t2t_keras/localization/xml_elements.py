@@ -7,7 +7,7 @@ import xml.parsers.expat
 from collections.abc import Iterator
 
 from t2t_keras.errors import InputError
-from t2t_keras.localization.units import Edit, faulty
+from t2t_keras.localization.units import Edit, error_at
 from t2t_keras.text.markup.reading import Part
 
 _START_TAG = re.compile(r"<[^\s/>\"']+(?:[^>\"']|\"[^\"]*\"|'[^']*')*>")
@@ -29,7 +29,7 @@ class Element:
         inner: position after the start tag.
         inner_end: position of the end tag; equal to `inner` if the element is empty.
         end: position after the element.
-        children: the elements within.
+        children: the child elements.
     """
 
     tag: str
@@ -46,11 +46,11 @@ class Element:
         return self.tag.rpartition(":")[2]
 
     def child(self, name: str) -> "Element | None":
-        """Returns the first element within with a name."""
+        """Returns the first child with a name, or None."""
         return next((child for child in self.children if child.name == name), None)
 
     def all(self, name: str) -> "Iterator[Element]":
-        """Yields the elements with a name at any depth, in order."""
+        """Yields the descendants with a name, in order."""
         for child in self.children:
             if child.name == name:
                 yield child
@@ -78,7 +78,7 @@ def root_element(text: str, name: str) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         begin = place()
         if len(open_elements) > _DEEPEST:
-            raise faulty(text, begin, f"elements are nested more than {_DEEPEST} deep")
+            raise error_at(text, begin, f"elements are nested more than {_DEEPEST} deep")
         match = _START_TAG.match(text, begin)
         element = Element(tag, attributes, begin, match.end() if match else begin)
         open_elements[-1].children.append(element)
@@ -99,7 +99,7 @@ def root_element(text: str, name: str) -> Element:
         raise InputError(f"line {error.lineno}: not well-formed XML: {reason}") from None
     root = top.children[0]
     if root.name != name:
-        raise faulty(text, root.start, f"the root element must be <{name}>, not <{root.tag}>")
+        raise error_at(text, root.start, f"the root element must be <{name}>, not <{root.tag}>")
     return root
 
 
@@ -153,7 +153,7 @@ def _without_entities(raw: str) -> list[Part]:
 
 
 class Escape:
-    """Escapes text as an element of the file does: with entities for quotes and other characters if it has them.
+    """Escapes text as an element of the file does; quotes and other characters become entities if they are there.
 
     Args:
         raw: content of the element.
@@ -172,7 +172,7 @@ class Escape:
 
 
 def with_attribute(text: str, element: Element, name: str, value: str) -> str:
-    """Returns the start tag of an element with a value for an attribute; an empty element gets a start tag."""
+    """Returns the start tag of an element with an attribute set; the tag of an empty element no longer ends it."""
     tag = re.sub(r"\s*/>$", ">", text[element.start : element.inner])
     attribute = re.search(rf"(?<=\s){re.escape(name)}\s*=\s*(?:\"[^\"]*\"|'[^']*')", tag)
     spelling = f'{name}="{value}"'

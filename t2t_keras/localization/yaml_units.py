@@ -8,6 +8,7 @@ from typing import Any
 
 from t2t_keras.errors import InputError, optional_module
 from t2t_keras.localization.units import Edit, Options, Unit, text_part
+from t2t_keras.text.repair import surrogates_joined
 
 MISSING = "the package pyyaml is missing: pip install '.[localization]'"
 _STRING = "tag:yaml.org,2002:str"
@@ -64,7 +65,8 @@ def _unit(yaml: Any, text: str, node: Any, is_flow: bool) -> Unit:
         new = _quoted(translation) if _OTHER_BREAKS.search(translation) else spell(translation)
         return [Edit(start, start + len(raw), new)]
 
-    return Unit(text_part(node.value), start, edits, replaces=True)
+    # PyYAML reads two escapes of a surrogate pair, as JSON has them, as two characters.
+    return Unit(text_part(surrogates_joined(node.value)), start, edits, replaces=True)
 
 
 def _quoted(value: str) -> str:

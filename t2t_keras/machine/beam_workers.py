@@ -22,7 +22,7 @@ from t2t_keras.machine.processes import Processes
 
 MISSING = "the package apache-beam is missing: pip install '.[beam]'"
 
-# Beam's DirectRunner would first download a different runner.
+# In place of Beam's DirectRunner, which would first download a different runner.
 _LOCAL_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 _ARGUMENT, _RESULT = ".argument", ".json"
@@ -172,7 +172,7 @@ def _work(number: int, function: Callable[..., Any], folder: Path) -> None:
         return  # the caller has stopped, or does not share this folder, which `_results` reports
     try:
         answer = {"result": function(number, argument)}
-    except InputError as error:  # not raised, because runners would retry the job in vain
+    except InputError as error:  # not raised, because runners would retry the job
         answer = {"error": str(error)}
     if folder.exists():
         write_json(folder / f"{number}{_RESULT}", answer)

@@ -17,13 +17,11 @@ from typing import IO, Any
 
 from t2t_keras.errors import InputError
 
-# Errors of `np.load` for a damaged .npz, including unknown compression, a file that is no archive, and wrong sizes.
-_OF_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError)
-DAMAGED_NPZ = (*_OF_ARCHIVE, ValueError, TypeError, RuntimeError, MemoryError)
+# Errors of `np.load` for a damaged .npz, including unknown compression, a file that is not an archive, and wrong sizes.
+DAMAGED_NPZ = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, TypeError, RuntimeError, MemoryError)
 
 # No space, no quota, or the file size limit: conditions that may pass.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 # Matches a URL, and also one that was converted to a `Path`, which turns s3://bucket/run into s3:/bucket/run.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|.*://")
@@ -123,30 +121,30 @@ def write_json(path: Path, values: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path, made: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
+def read_json(path: Path, convert: Callable[[Any], Any] = lambda values: values, advice: str = "") -> Any:
     """Reads a JSON file and converts its contents.
 
     Args:
         path: the file.
-        made: converts the JSON values.
+        convert: converts the JSON values.
         advice: text at the end of the error message.
 
     Returns:
-        The result of `made`, or None if the file does not exist.
+        The result of `convert`, or None if the file does not exist.
 
     Raises:
-        InputError: the contents are not JSON, or `made` rejects them.
+        InputError: the contents are not JSON, or `convert` rejects them.
     """
     try:
-        return made(json.loads(path.read_text(encoding="utf-8")))
+        return convert(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is damaged: {error!r}{advice}") from error
 
 
-def read_note(path: Path) -> dict[str, Any]:
-    """Reads the object in a JSON file that is only a cache; returns {} if the file is missing or damaged."""
+def read_cache(path: Path) -> dict[str, Any]:
+    """Reads the JSON object in a file that only caches values; returns {} if the file is missing or damaged."""
     with contextlib.suppress(OSError, InputError):
         if isinstance(values := read_json(path), dict):
             return values

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from t2t_keras.errors import InputError, explained
 
-_PATIENCE_SECONDS = 5.0  # a process that is just ending, or its child, may still hold the lock
+_PATIENCE_SECONDS = 5.0  # a process that is ending, or its child, may still hold the lock
 
 
 class BusyError(InputError):
@@ -27,7 +27,7 @@ def locked(directory: pathlib.Path, *, verb: str, participle: str, flag: str) ->
 
     Args:
         directory: the directory.
-        verb: what the process does, such as "train", for messages.
+        verb: the action of the process, such as "train", for messages.
         participle: participle of the verb, such as "trained".
         flag: the flag that names the directory.
 

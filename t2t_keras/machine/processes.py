@@ -84,8 +84,8 @@ class ProcessDiedError(RuntimeError):
         self.exit_code = exit_code
 
 
-def call_apart(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
-    """Calls a function in a child process, which frees all its resources when it ends, and returns the result.
+def call_in_process(function: Callable[..., Any], *arguments: Any, started: Callable[[], object] = lambda: None) -> Any:
+    """Calls a function in a child process, whose end frees all its resources, and returns the result.
 
     Args:
         function: an importable function.
@@ -120,8 +120,8 @@ def _answer(life: Connection, answer: Connection, function: Callable[..., Any], 
 def end_with_parent(pipe: Connection) -> None:
     """Makes a child process end when the parent closes its end of `pipe` or dies, even by SIGKILL.
 
-    Call it in the child process. It ignores Ctrl-C, which reaches all processes of a terminal; the parent decides what
-    happens.
+    Call it in the child process. The process then ignores Ctrl-C, which reaches all processes of a terminal, so that
+    only the parent reacts.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -149,7 +149,8 @@ def _run_pool(
         pool.shutdown()
     except BrokenProcessPool as error:
         raise InputError(
-            f"one of {processes} processes was killed, perhaps for lack of memory: use fewer, or less work for each"
+            f"one of {processes} processes was killed, perhaps for lack of memory: use fewer (--processes) or smaller "
+            "shards (--shard_pairs)"
         ) from error
     finally:
         writer.close()

@@ -32,11 +32,11 @@ from t2t_keras.machine.files import sha256, temporary_name
 from t2t_keras.machine.locking import BusyError
 from t2t_keras.machine.object_store import Store, is_url
 
-LEASE_SECONDS = 180.0  # after which a lease that was not renewed expires
-_RENEWALS = 6  # of a lease in that time
-_LOOKS = 10  # checks between two renewals, by a process that waits for the lease
+LEASE_SECONDS = 180.0  # a lease that is not renewed within this time expires
+_RENEWALS = 6  # number of renewals within that time
+_CHECKS = 10  # number of checks between two renewals, by a process that waits for the lease
 _NUM_STATES = 20  # older ones are deleted; some are kept because a listing may lag behind
-_TRIES = 20  # of a writer, if others are faster
+_TRIES = 20  # number of attempts of a writer, if others are faster
 _PROBE = "state/probe"  # a store that creates this object twice does not support exclusive creation
 _LOCAL = ("tensorboard",)  # not uploaded; restored from metrics.jsonl
 _APPENDED = ".jsonl"  # suffix of files that grow; all others are replaced as a whole
@@ -216,7 +216,7 @@ class Mirror:
     def held(self, report: Callable[[str], None]) -> Iterator[None]:
         """A context that keeps other trainers out by a lease in the state, which a thread renews.
 
-        If another process holds the lease, this waits until it is released, renewed or expired.
+        If another process holds the lease, the context waits until the lease is released, is renewed or expires.
 
         Args:
             report: called with a line of text if waiting is necessary, and if an expired lease is taken over.
@@ -267,7 +267,7 @@ class Mirror:
                 )
             elif lease != first:
                 raise self._busy(lease)
-            time.sleep(LEASE_SECONDS / _RENEWALS / _LOOKS)
+            time.sleep(LEASE_SECONDS / _RENEWALS / _CHECKS)
 
     def _busy(self, lease: dict[str, Any]) -> BusyError:
         return BusyError(f"{self.url} is already being trained {_holder(lease)}")
@@ -371,7 +371,7 @@ def local(path: str) -> str:
 def publishing(path: str | os.PathLike[str]) -> Callable[[], None]:
     """Returns a function that publishes a directory in a mirror; for other directories, it does nothing.
 
-    An InputError is logged as a warning, because the next call publishes what is missing. A LeaseLostError is raised.
+    An InputError is logged as a warning, because the next call publishes the missing files. A LeaseLostError is raised.
     """
     mirror = mirror_of(path)
 

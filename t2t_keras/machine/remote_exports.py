@@ -23,7 +23,7 @@ def is_version(store: Store) -> bool:
 
 def is_export(store: Store) -> bool:
     """Returns whether a URL is that of an export with a complete version, or of a complete version."""
-    return is_version(store) or any(_is_whole(store, number) for number in _numbers(store))
+    return is_version(store) or any(_is_complete(store, number) for number in _numbers(store))
 
 
 def published(version: Path) -> str:
@@ -65,9 +65,9 @@ def fetch_newest(store: Store, folder: Path) -> int | None:
     """
     numbers = sorted(_numbers(store), reverse=True)
     for entry in folder.iterdir():
-        if entry.name.isdecimal() and not (int(entry.name) in numbers and _is_whole(store, int(entry.name))):
+        if entry.name.isdecimal() and not (int(entry.name) in numbers and _is_complete(store, int(entry.name))):
             shutil.rmtree(entry)
-    number = next((number for number in numbers if _is_whole(store, number)), None)
+    number = next((number for number in numbers if _is_complete(store, number)), None)
     if number is None:
         return None
     newest, prefix = folder / str(number), f"{number}/"
@@ -117,7 +117,7 @@ def fetch_version(store: Store, folder: Path, prefix: str = "") -> None:
     (folder / FILE_LIST).write_bytes(listing)
 
 
-def _is_whole(store: Store, number: int) -> bool:
+def _is_complete(store: Store, number: int) -> bool:
     """Returns whether a version is complete: its graph is uploaded last."""
     return GRAPH_FILE in store.names(str(number))
 

@@ -1,7 +1,7 @@
 """Divides the cores of a CPU among concurrent streams of work.
 
 Operations of a small model are too short to profit from many threads. Two halves of the work that run in parallel, each
-on half of the cores, take less time than the same halves one after the other on all cores.
+on half of the cores, take less time than the same halves in sequence on all cores.
 """
 
 import concurrent.futures
@@ -30,7 +30,7 @@ def share_out_cores(streams: int | None = None) -> None:
 
 
 def num_streams() -> int:
-    """Returns the number of streams among which the cores are divided; 1 if they are not."""
+    """Returns the number of streams among which the cores are divided; 1 if they are not divided."""
     threads = tf.config.threading.get_intra_op_parallelism_threads()
     return max(num_cores() // threads, 1) if threads else 1
 
@@ -40,7 +40,7 @@ def threads_per_stream() -> int:
     return max(num_cores() // num_streams(), 1)
 
 
-def side_by_side(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
+def map_in_parallel(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> Generator[_Result, None, None]:
     """Calls a function for each item in `num_streams` threads, and yields the results in order.
 
     A single item is processed in the calling thread. An error of the function is raised in place of its result. After

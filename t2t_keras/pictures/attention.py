@@ -28,7 +28,7 @@ _SHARE_OF_ROW = 0.6  # fraction of a row's height over which the heads' lines ar
 _FAINTEST = 0.01  # minimum weight; lines with smaller weights would be invisible
 
 
-def heat_maps(
+def draw_heat_maps(
     weights: np.ndarray,
     queries: Sequence[str],
     keys: Sequence[str],
@@ -74,7 +74,7 @@ def heat_maps(
     return figure
 
 
-def lines(
+def draw_lines(
     weights: np.ndarray,
     queries: Sequence[str],
     keys: Sequence[str],

@@ -1,4 +1,4 @@
-"""Writes figures to reproducible files, which depend only on what is drawn."""
+"""Writes figures to PNG and SVG files; equal figures produce equal files."""
 
 import warnings
 from collections.abc import Iterable
@@ -19,8 +19,7 @@ _FIXED_METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": N
 def save(figure: Figure, path: str | Path) -> None:
     """Writes a figure as a PNG or SVG file, according to the extension of the path.
 
-    Equal figures produce equal files. Characters that the font lacks (see `missing_characters`) become boxes in PNG
-    files and remain text in SVG files.
+    Characters that the font lacks (see `missing_characters`) become boxes in PNG files and remain text in SVG files.
 
     Raises:
         ValueError: the path has a different extension.

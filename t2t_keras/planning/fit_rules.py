@@ -12,10 +12,10 @@ from typing import Any
 from t2t_keras.errors import InputError
 
 FEWEST_PAIRS = 200
-FEWEST_UPDATES = 400  # with fewer, outputs hardly depend on the source
+FEWEST_UPDATES = 400  # after fewer updates, outputs hardly depend on the source
 GIVEN = "given"  # the reason of a choice that the user made
 
-_BATCH_TOKENS = 2048
+UNIT_TOKENS, UNIT_VOCAB_SIZE = 2048, 8000  # of the unit of work
 _TOKENS_OF_A_SIDE = 15  # of a typical sentence
 _FILL = 0.9  # share of a batch that is not padding
 
@@ -81,9 +81,10 @@ def choose(
     preset = values.get(rule.name, rule.value)
     choices.append(rule)
     recipe = _recipe(work, {vocabulary.name: vocabulary.value, **values}) if preset == "tiny" else [_updates(work)]
-    # Only the short recipe has batches of the unit of work.
-    batches = work if len(recipe) == 1 else {choice.name: choice.value for choice in recipe}["updates"]
-    passes = batches * _BATCH_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
+    updates = next(choice.value for choice in recipe if choice.name == "updates")
+    # In batches of UNIT_TOKENS, which only the short recipe has.
+    batches = updates if len(recipe) > 1 else 2 * updates if preset == "tiny" else work
+    passes = batches * UNIT_TOKENS * _FILL / (_TOKENS_OF_A_SIDE * pairs)
     choices += [*recipe, *([_dropout(passes)] if preset == "tiny" else [])]
     if computes_in_bfloat16 and not has_accelerator and preset in _FASTER_IN_BFLOAT16:
         choices.append(
@@ -100,19 +101,19 @@ def _vocabulary(pairs: int, work: float) -> Choice:
     sizes = ((5_000, 2000), (20_000, 4000), (300_000, 8000), (2_000_000, 16000))
     size = next((size for limit, size in sizes if pairs < limit), 37000)
     if size > 4000 and work < _WORK_FOR_FOUR_LAYERS:
-        return Choice("data.vocab_size", 4000, "a smaller vocabulary makes more updates in a short time")
+        return Choice("data.vocab_size", 4000, "a smaller vocabulary allows more updates in a short time")
     return Choice("data.vocab_size", size, "each entry should occur often enough to be learned")
 
 
 def _held_out_pairs(pairs: int) -> Choice:
     size = min(1000, max(50, pairs // 20))
-    return Choice("held_out_pairs", size, "a twentieth each for validation and for the test, from 50 to 1,000")
+    return Choice("held_out_pairs", size, "a twentieth of the pairs for each set, from 50 to 1,000")
 
 
 def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
     if has_accelerator and pairs >= 300_000 and minutes >= 120:
-        return Choice("preset", "base", "much text, an accelerator and hours are enough for the paper's base model")
-    return Choice("preset", "tiny", "a larger model needs an accelerator, hours and 300,000 pairs to become better")
+        return Choice("preset", "base", "the text, the accelerator and the time suffice for the paper's base model")
+    return Choice("preset", "tiny", "a larger model needs an accelerator, hours of training and 300,000 pairs")
 
 
 def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
@@ -120,11 +121,12 @@ def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
 
     `values` holds the vocabulary size, and the user's values of other settings.
     """
-    if work >= _WORK_FOR_THE_PRESET:
-        return [_updates(work / 2)]  # the preset's batches are twice as large
     layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
     sides = [int(values.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
-    updates = _updates(work / cost(sum(sides) / 2, values["data.vocab_size"]))
+    unit_batches = work / cost(sum(sides) / 2, values["data.vocab_size"])
+    if work >= _WORK_FOR_THE_PRESET:
+        return [_updates(unit_batches / 2)]  # the preset's batches are twice as large
+    updates = _updates(unit_batches)
     warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
     scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
     depth = "fewer layers learn faster" if layers < 4 else "the time is enough for the preset's layers"
@@ -132,7 +134,7 @@ def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
         Choice("model.num_encoder_layers", layers, depth),
         Choice("model.num_decoder_layers", layers, depth),
         updates,
-        Choice("train.tokens_per_batch", _BATCH_TOKENS, "in a short time, more updates with less text get further"),
+        Choice("train.tokens_per_batch", UNIT_TOKENS, "in a short time, more updates are better than large batches"),
         Choice("train.warmup_steps", warmup_steps, "a quarter of the updates, at most 500"),
         Choice("train.learning_rate_scale", scale, f"the rate rises to {_PEAK_RATE}"),
         Choice(
@@ -156,19 +158,19 @@ def _updates(work: float) -> Choice:
 
 def _dropout(passes: float) -> Choice:
     if passes < _FEW_PASSES:
-        return Choice("model.dropout_rate", 0.0, "each pair is seen too rarely to be learned by heart")
+        return Choice("model.dropout_rate", 0.0, "the model sees each pair too rarely to memorise it")
     if passes < _MANY_PASSES:
-        return Choice("model.dropout_rate", 0.1, "each pair is seen several times, so little is learned by heart")
+        return Choice("model.dropout_rate", 0.1, "the model sees each pair several times and memorises little")
     if passes < _VERY_MANY_PASSES:
-        return Choice("model.dropout_rate", 0.3, "each pair is seen dozens of times and would be learned by heart")
-    return Choice("model.dropout_rate", 0.4, "each pair is seen hundreds of times and would be learned by heart")
+        return Choice("model.dropout_rate", 0.3, "the model sees each pair dozens of times and would memorise it")
+    return Choice("model.dropout_rate", 0.4, "the model sees each pair hundreds of times and would memorise it")
 
 
 def _validation(passes: float) -> list[Choice]:
     if passes < _MANY_PASSES:
         return [
             Choice("train.validation_sentences", 0, "as long as the loss falls, the score rises too"),
-            Choice("train.best_metric", "loss", "it is steadier than a score of a few sentences"),
+            Choice("train.best_metric", "loss", "the loss is less noisy than a score of a few sentences"),
             Choice("train.patience", 0, "the time ends before the model stops improving"),
         ]
     return [
@@ -183,6 +185,6 @@ def _saving(minutes: float) -> list[Choice]:
     count = max(1, round(minutes / interval))
     return [
         Choice("train.checkpoint_minutes", interval, f"{count} checkpoints in total, each of which is validated"),
-        Choice("train.keep_checkpoints", 10, "their average is often better than the best of them"),
+        Choice("train.keep_checkpoints", 10, "an average of checkpoints is often better than the best of them"),
         Choice("train.log_steps", 50, "a line of progress every few seconds"),
     ]

@@ -9,7 +9,7 @@ import dataclasses
 from t2t_keras.config import Config, ModelConfig
 from t2t_keras.planning.size import training_memory, two_columns
 
-# The default share of the peak that a training run reaches: tensor cores wait for everything around them.
+# The default share of the peak that a training run reaches, because tensor cores wait for memory and launches.
 USUAL_UTILISATION = 0.2
 
 _FLOAT_BYTES = 4
@@ -18,7 +18,7 @@ _LOOP_SECONDS = 1e-4
 # How often elements of an additive score's hidden layer are written or read, forward and backward.
 _HIDDEN_PASSES = 8
 _OFFSET_BYTES = 8
-# Adam reads a gradient, a weight and two moments, and writes the latter three.
+# Adam reads a gradient, a weight and two moments, and writes the weight and the moments.
 _ADAM_PASSES = 7
 
 

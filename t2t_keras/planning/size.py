@@ -7,7 +7,7 @@ _FLOPS = {"matrices": "matrices: 6 x their parameters", "attention": "attention,
 
 
 def training_memory(config: Config) -> dict[str, int]:
-    """Returns the bytes of float32 that training holds whatever the batch.
+    """Returns the bytes of float32 arrays that training needs for any batch.
 
     Every device holds them, except "model, to validate", which exists once per worker.
     """

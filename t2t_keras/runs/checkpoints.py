@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.files import DAMAGED_NPZ, read_note, sha256, write_json
+from t2t_keras.machine.files import DAMAGED_NPZ, read_cache, sha256, write_json
 from t2t_keras.machine.locking import locked
 
 Arrays = Mapping[str, np.ndarray]
@@ -194,7 +194,7 @@ def save_weights(directory: str | Path, name: str, step: int, weights: Arrays, s
     # Two processes that save the same name would use, and first remove, the same temporary directory.
     with locked(Path(directory), verb="save weights", participle="written", flag="--model_dir"):
         paths = [Path(directory) / entry / STATE for entry in _list_names(Path(directory)) if entry != name]
-        state = {**state, _ORDER: 1 + max((_order(read_note(path).get("state")) for path in paths), default=0)}
+        state = {**state, _ORDER: 1 + max((_order(read_cache(path).get("state")) for path in paths), default=0)}
         return _write(Path(directory), name, step, {"weights.npz": weights}, state)
 
 

@@ -20,7 +20,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from t2t_keras.config import Config, DecodeConfig, differences
@@ -58,6 +58,7 @@ _TEXT = "training_text"
 _INIT_FROM = "init_from"
 _EXPORT = "export"
 IMPORTED = "imported"
+_NOTES = (_DATA_DIR, _TEXT, _INIT_FROM, _EXPORT, IMPORTED)
 
 
 class Run:
@@ -91,15 +92,17 @@ class Run:
     @property
     def config(self) -> Config:
         """The run's configuration; raises an InputError if it is missing or invalid."""
-        notes = (_DATA_DIR, _TEXT, _INIT_FROM, _EXPORT, IMPORTED)
-        values = {name: value for name, value in self._read().items() if name not in notes}
-        with named(self.config_path):
-            return Config.from_dict(values)
+        return self._parse(_NOTES)
 
     @property
-    def family(self) -> str:
-        """The model family, which need not be registered."""
-        return str(self._read().get("model", {}).get("family", "transformer"))
+    def config_without_model(self) -> Config:
+        """Like `config`, but with the default model settings, so that the model's family need not be registered."""
+        return self._parse({*_NOTES, "model"})
+
+    def _parse(self, ignored: Collection[str]) -> Config:
+        values = {name: value for name, value in self._read().items() if name not in ignored}
+        with named(self.config_path):
+            return Config.from_dict(values)
 
     @property
     def excluded(self) -> tuple[str, ...]:

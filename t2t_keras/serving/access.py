@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from t2t_keras.errors import InputError, explained
 from t2t_keras.serving.refusals import Reason, Refusals, address
 
-# Exempt from the key check, so that probes work without a key: liveness, model status, the gRPC health service, and the
-# languages, which clients of LibreTranslate query without a key.
+# These requests need no key: probes of liveness, readiness and model status, and queries of the languages, which
+# clients of LibreTranslate send without a key.
 _OPEN_PATH = re.compile(
     r"/healthz|/health|/languages|/frontend/settings|/v1/models/[^/:]+(?:/versions/\d+|/labels/[^/:]+)?", re.ASCII
 )
@@ -26,7 +26,7 @@ _OPEN_PATH = re.compile(
 _PATHS_WITH_KEY_IN_BODY = ("/translate", "/detect")
 _OPEN_METHODS = ("/grpc.health.v1.Health/", "/tensorflow.serving.ModelService/GetModelStatus")
 
-_REFUSAL = "a key is needed: Authorization: Bearer KEY"
+_REFUSAL = "a key is required: send the header Authorization: Bearer KEY"
 
 
 class ApiKeys:
@@ -36,7 +36,7 @@ class ApiKeys:
         path: file with one key per line; blank lines are ignored.
 
     Raises:
-        InputError: the file cannot be read, holds no key, or has a line that is not a valid key.
+        InputError: the file cannot be read, contains no key, or has a line that is not a valid key.
     """
 
     def __init__(self, path: str) -> None:
@@ -52,13 +52,13 @@ class ApiKeys:
         if not self._digests:
             raise InputError(f"{path}: no key")
 
-    def allow(self, authorization: str) -> bool:
-        """Returns whether an `Authorization` header "Bearer KEY" holds one of the keys, in constant time."""
+    def accepts_header(self, authorization: str) -> bool:
+        """Returns whether an `Authorization` header is "Bearer KEY" with an accepted key, in constant time."""
         scheme, _, key = authorization.partition(" ")
-        return self.holds(key.strip()) and scheme.lower() == "bearer"
+        return self.accepts(key.strip()) and scheme.lower() == "bearer"
 
-    def holds(self, key: str) -> bool:
-        """Returns whether a key is one of the keys, in constant time."""
+    def accepts(self, key: str) -> bool:
+        """Returns whether a key is accepted, in constant time."""
         digest = _digest(key.encode("utf-8", "surrogatepass"))
         matches = [hmac.compare_digest(digest, known) for known in self._digests]
         return any(matches)
@@ -69,10 +69,7 @@ def _digest(key: bytes) -> bytes:
 
 
 class KeyCheck:
-    """Middleware that answers 401 to requests without a valid key.
-
-    It passes requests that need no key, and those whose handlers check the key.
-    """
+    """Middleware that answers 401 to requests without a valid key, unless they need none or their handlers check it."""
 
     def __init__(self, app: ASGIApp, keys: ApiKeys, refusals: Refusals) -> None:
         self._app = app
@@ -83,7 +80,7 @@ class KeyCheck:
         path = scope.get("raw_path", b"").decode("latin-1").split("?", 1)[0]
         is_open = scope["method"] in ("GET", "HEAD") and _OPEN_PATH.fullmatch(path)
         is_checked_later = scope["method"] == "POST" and path in _PATHS_WITH_KEY_IN_BODY
-        if is_open or is_checked_later or self._keys.allow(Headers(scope=scope).get("authorization", "")):
+        if is_open or is_checked_later or self._keys.accepts_header(Headers(scope=scope).get("authorization", "")):
             await self._app(scope, receive, send)
         else:
             self._refusals.add("rest", Reason.KEY, address(scope.get("client")))
@@ -102,7 +99,7 @@ class KeyInterceptor(grpc.aio.ServerInterceptor):
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         metadata: Iterable[tuple[str, Any]] = handler_call_details.invocation_metadata or ()
         authorization = next((value for name, value in metadata if name == "authorization"), "")
-        if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.allow(authorization):
+        if handler_call_details.method.startswith(_OPEN_METHODS) or self._keys.accepts_header(authorization):
             return await continuation(handler_call_details)
         return grpc.unary_unary_rpc_method_handler(self._refuse)
 

@@ -22,7 +22,7 @@ _ENTRY_BYTES = 300
 _ARRAY_BYTES = 150
 
 # Operations that TensorFlow marks as stateful, although their outputs depend only on their inputs and the weights.
-_READING = frozenset(
+_REPEATABLE_OPERATIONS = frozenset(
     ["Assert", "Case", "If", "StatefulPartitionedCall", "While"]
     + ["HashTableV2", "LookupTableFindV2", "ReadVariableOp", "ResourceGather", "VarHandleOp"]
     + ["SentencepieceOp", "SentencepieceDetokenizeOp", "SentencepieceTokenizeOp"]
@@ -40,7 +40,7 @@ class AnswerCache:
 
     Args:
         limit: maximum memory of inputs and outputs in bytes; 0 disables the cache.
-        on_rows: called for each cacheable request with the numbers of rows that were found and not found.
+        on_rows: called for each cacheable request with the numbers of rows that were and were not in the cache.
     """
 
     def __init__(self, limit: int, on_rows: Callable[[int, int], None] = lambda hits, misses: None) -> None:
@@ -57,18 +57,18 @@ class AnswerCache:
     def submit(
         self, signature: Signature, inputs: Arrays, rows: int, run: Callable[[Arrays, int], Future[Arrays]]
     ) -> Future[Arrays]:
-        """Returns cached outputs of a call and runs the missing rows.
+        """Returns the outputs of a call, and runs only the rows that are not in the cache.
 
         Args:
             signature: the signature to call.
             inputs: checked arrays by name.
             rows: number of rows of the inputs.
-            run: queues a call, given inputs and their number of rows. Its exceptions are passed on.
+            run: queues a call, given inputs and their number of rows. `submit` does not catch its exceptions.
 
         Returns:
             Future of all outputs. Cancelling it cancels the call that was queued for it.
         """
-        if not inputs or not self._may_keep([signature]):
+        if not inputs or not self._may_cache([signature]):
             return run(inputs, rows)
         by_row = signature.mergeable
         keys = _keys(signature, inputs, rows if by_row else 1, by_row)
@@ -91,19 +91,19 @@ class AnswerCache:
         Returns None if there are none, or if a signature may not be cached. The lookup counts as one row for `on_rows`,
         except in the latter case.
         """
-        if not self._may_keep(signatures):
+        if not self._may_cache(signatures):
             return None
         entries = self._find([_keys(signature, inputs, 1, True)[0] for signature in signatures])
         outputs = next((outputs for outputs in entries if outputs is not None), None)
         self._on_rows(int(outputs is not None), int(outputs is None))
         return outputs
 
-    def keep(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
+    def store(self, signature: Signature, inputs: Arrays, outputs: Arrays) -> None:
         """Caches the outputs of a one-row call that was not made by `submit`, if the signature may be cached."""
-        if self._may_keep([signature]):
-            self._keep(_keys(signature, inputs, 1, True), outputs, True)
+        if self._may_cache([signature]):
+            self._store(_keys(signature, inputs, 1, True), outputs, True)
 
-    def _may_keep(self, signatures: Sequence[Signature]) -> bool:
+    def _may_cache(self, signatures: Sequence[Signature]) -> bool:
         return bool(self._limit) and all(signature.repeatable for signature in signatures)
 
     def forget(self, signatures: Iterable[Signature]) -> None:
@@ -142,7 +142,7 @@ class AnswerCache:
         def complete(done: Future[Arrays]) -> None:
             try:
                 answer = done.result()
-                self._keep(missing, answer, by_row)
+                self._store(missing, answer, by_row)
                 if len(missing) < len(keys):
                     check_rows(answer, len(missing))
                     rows = (rows_of(answer, row, row + 1) for row in range(len(missing)))
@@ -164,8 +164,8 @@ class AnswerCache:
         remainder.add_done_callback(complete)
         return future
 
-    def _keep(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
-        """Caches the outputs of a call, except outputs without one row per key and entries larger than the limit."""
+    def _store(self, keys: Sequence[_Key], outputs: Arrays, by_row: bool) -> None:
+        """Caches the outputs of a call, unless they lack a row for some key or exceed the memory limit."""
         if not by_row:
             self._add(keys[0], outputs)
         elif all(array.shape[:1] == (len(keys),) for array in outputs.values()):
@@ -207,15 +207,15 @@ def _size_of(key: _Key) -> int:
 def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
     """Returns the names of the signatures whose outputs depend only on their inputs and the weights.
 
-    None of their operations is stateful, like a random number generator, a counter or a clock. Signatures with an input
-    `seed` are excluded, because samples are not requested twice.
+    None of their operations is stateful, as a random number generator, a counter or a clock would be. Signatures with
+    an input `seed` are excluded, because clients rarely request the same sample twice.
     """
     functions = {function.signature.name: function.node_def for function in graph.graph_def.library.function}
     operations = {node.op for node_defs in (graph.graph_def.node, *functions.values()) for node in node_defs}
-    stateless = _READING | _without_state(operations - functions.keys())
+    stateless = _REPEATABLE_OPERATIONS | _without_state(operations - functions.keys())
     nodes = {node.name: node for node in graph.graph_def.node}
 
-    def look(node_defs: Iterable[Any]) -> tuple[bool, set[str]]:
+    def scan(node_defs: Iterable[Any]) -> tuple[bool, set[str]]:
         """Returns whether all nodes are known to be stateless, and the names of the functions that they call."""
         is_stateless, calls = True, set()
         for node in node_defs:
@@ -226,15 +226,15 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
             calls |= names & functions.keys()
         return is_stateless, calls
 
-    look_into = functools.cache(lambda name: look(functions[name]))
+    scan_function = functools.cache(lambda name: scan(functions[name]))
 
-    def depends_on_inputs_alone(outputs: Collection[str]) -> bool:
-        is_stateless, queue = look(_dependencies(nodes, outputs))
+    def depends_only_on_inputs(outputs: Collection[str]) -> bool:
+        is_stateless, queue = scan(_dependencies(nodes, outputs))
         visited: set[str] = set()
         while is_stateless and queue - visited:
             name = (queue - visited).pop()
             visited.add(name)
-            is_stateless, calls = look_into(name)
+            is_stateless, calls = scan_function(name)
             queue |= calls
         return is_stateless
 
@@ -242,13 +242,13 @@ def repeatable(graph: meta_graph_pb2.MetaGraphDef) -> set[str]:
         name
         for name, signature in graph.signature_def.items()
         if "seed" not in signature.inputs
-        and depends_on_inputs_alone([tensor.name for tensor in signature.outputs.values()])
+        and depends_only_on_inputs([tensor.name for tensor in signature.outputs.values()])
     }
 
 
 def _without_state(names: Iterable[str]) -> set[str]:
     """Returns the given operations that TensorFlow knows and marks as stateless."""
-    # A SavedModel's own list lacks operations of its functions, so TensorFlow is asked to describe all of them.
+    # The list in a SavedModel lacks the operations of its functions, so TensorFlow describes all of them here.
     definition = tf.compat.v1.GraphDef(node=[{"name": name, "op": name} for name in names])
     with tf.Graph().as_default():
         operations = tf.compat.v1.train.export_meta_graph(graph_def=definition).meta_info_def.stripped_op_list

@@ -13,7 +13,7 @@ LARGE_BYTES = 32 << 10
 # Overhead of a bytes object, besides its bytes.
 _STRING_BYTES = 48
 
-# Time that a client has to read a response: a fixed part, plus the time that it takes at this rate.
+# Time that a client has to read a response: a fixed part, plus the time that reading takes at this rate.
 _SECONDS = 20.0
 _BYTES_A_SECOND = 64 << 10
 

@@ -58,10 +58,10 @@ def together() -> Iterator[None]:
 
 def _wake(loop: asyncio.AbstractEventLoop, waiters: list[_Waiting]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(_tell, waiters)
+        loop.call_soon_threadsafe(_complete, waiters)
 
 
-def _tell(waiters: list[_Waiting]) -> None:
+def _complete(waiters: list[_Waiting]) -> None:
     for waiter, future in waiters:
         if waiter.done():
             continue

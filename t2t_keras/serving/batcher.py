@@ -31,15 +31,23 @@ _MOST_COMPARED = 256
 
 @dataclasses.dataclass(eq=False)
 class _Batch:
-    """Parts with the same key that a stream runs together, and the means to stop the run."""
+    """Parts with the same key that a stream runs together, and the means to stop the run.
+
+    Attributes:
+        key: signature and cost class of the parts.
+        parts: the parts that run now.
+        retries: the parts of a failed batch, which the stream reruns one by one.
+        cancellation: stops the run.
+    """
 
     key: Key
     parts: list[Part]
+    retries: list[Part] = dataclasses.field(default_factory=list)
     cancellation: Cancellation = dataclasses.field(default_factory=Cancellation)
 
     @property
     def is_done(self) -> bool:
-        """Whether all of its requests are already done or cancelled."""
+        """Whether the requests of all running parts are already done or cancelled."""
         return all(part.request.future.done() for part in self.parts)
 
 
@@ -161,7 +169,8 @@ class Batcher:
             self._closed = True
             self._changed.notify_all()
             parts = [part for queue in self._queues.values() for part in queue]
-            parts += [part for batch in self._running for part in batch.parts if not part.request.future.done()]
+            running = [part for batch in self._running for part in (*batch.parts, *batch.retries)]
+            parts += [part for part in running if not part.request.future.done()]
             self._abandoned |= bool(parts)
         for part in parts:
             fail(part, _stop_error())
@@ -194,8 +203,8 @@ class Batcher:
         limit = _MOST_BATCHES * self._max_batch_cost
         if rows > 1 and cost > limit:
             raise invalid(
-                f"{signature.name!r} is not run in parts, and {rows} sentences, padded to the longest, are {cost} "
-                f"bytes with their overhead: the limit is {limit}, four times max_batch_bytes; send fewer at a time"
+                f"a request for {signature.name!r} cannot be split into batches: its {rows} sentences, padded to the "
+                f"longest, have {cost} bytes with their overhead; the limit is {limit}, four times max_batch_bytes"
             )
 
     def _check_room(self, request: Request, seconds: float | None) -> None:
@@ -206,9 +215,9 @@ class Batcher:
         if self.waiting_cost + cost > self._max_queue_cost:
             raise Busy(
                 f"the queue is full: {self._waiting} sentences wait, {self.waiting_cost} bytes with their "
-                f"overhead, and {cost} more would be above max_queue_bytes={self._max_queue_cost}; try again later"
+                f"overhead, and {cost} more would exceed max_queue_bytes={self._max_queue_cost}; try again later"
             )
-        # Work of a higher cost class lets this request pass.
+        # This request overtakes work of a higher cost class.
         number = max(part.key[1] for part in request.parts)
         costs_before = {other: cost for other, cost in self._waiting_costs.items() if other <= number}
         streams = self._num_streams - (self._num_reserved if is_large(number) else 0)
@@ -281,7 +290,7 @@ class Batcher:
                     fail(part, ServingError(Code.INTERNAL, "running a batch failed"))
             with self._changed:
                 self._running.remove(batch)
-                # Large rows may wait for this batch to end, and the other streams for the queue to be empty.
+                # Large rows may be waiting for the end of this batch, and other streams for an empty queue.
                 self._changed.notify_all()
             # Frees the model and the outputs while the stream waits for work.
             del batch, parts
@@ -336,7 +345,8 @@ class Batcher:
             if len(batch.parts) == 1:
                 fail(batch.parts[0], serving_error(error))
                 return
-            for part in batch.parts:
+            batch.retries = batch.parts
+            for part in batch.retries:
                 self._run_alone(batch, part)
         else:
             with self._changed:
@@ -372,5 +382,5 @@ def _stop_error() -> ServingError:
 
 
 def _is_useless(future: Future) -> bool:
-    """Returns whether a finished request was cancelled or has failed, which makes its remaining parts useless."""
+    """Returns whether a finished request was cancelled or has failed, so that its remaining parts need not run."""
     return future.cancelled() or future.exception() is not None

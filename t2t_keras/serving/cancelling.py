@@ -1,8 +1,8 @@
 """Stops TensorFlow function calls that run in other threads.
 
-TensorFlow supports this only in a private module, `tensorflow.python.eager.cancellation`, the only one that the server
-uses. That module stores the active cancellation manager in one variable for all threads, so two streams would stop each
-other's calls. This module stores one per thread instead.
+TensorFlow supports this only in `tensorflow.python.eager.cancellation`, the only private module that the server uses.
+It stores the active cancellation manager in one variable for all threads, so two streams would stop each other's calls.
+This module stores one manager per thread instead.
 """
 
 import threading

@@ -40,11 +40,11 @@ class ConfiguredModels:
         self._on_unload = on_unload
         self._lock = threading.Lock()
         self._text = ""
-        self._complaint = ""
+        self._last_error = ""
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
         if options.model_config_file:
-            self._text = _text(options.model_config_file)
+            self._text = _read_text(options.model_config_file)
             settings = parse_model_configs(self._text, options.model_config_file)
         else:
             settings = (ModelSettings(options.model_name, options.export_dir),)
@@ -75,7 +75,7 @@ class ConfiguredModels:
 
         Raises:
             InputError: no version of a model could be served, and at least one failed because the server cannot meet
-                its requirements (FAILED_PRECONDITION), for instance because substitutes are missing.
+                its requirements (FAILED_PRECONDITION), for instance because the engine does not support a setting.
         """
         for name, versions in self._versions.items():
             versions.start(self._options.poll_seconds)
@@ -83,7 +83,7 @@ class ConfiguredModels:
             refusals = [error.message for error in errors if error.code is Code.FAILED_PRECONDITION]
             if versions.served is None and refusals:
                 raise InputError(f"{name}: {refusals[0]}")
-        self._thread = threading.Thread(target=self._follow, name="configuration", daemon=True)
+        self._thread = threading.Thread(target=self._watch, name="configuration", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -123,7 +123,7 @@ class ConfiguredModels:
                 current[model.name] = versions
             self._versions, self._successors = current, moving
             all_versions = [*current.values(), *moving.values()]
-            if self._stopped.is_set():  # during the loading above; `stop` did not see the new models
+            if self._stopped.is_set():  # `stop` was called during the loading above, and did not see the new models
                 for versions in all_versions:
                     versions.stop()
             for versions in previous:
@@ -133,21 +133,21 @@ class ConfiguredModels:
             if failures:
                 raise ServingError(Code.UNKNOWN, f"no version could be loaded for {', '.join(failures)}; see the log")
 
-    def look(self) -> None:
+    def check_file(self) -> None:
         """Checks the configuration file once and applies it if it has changed; an error is logged only once."""
         path = self._options.model_config_file
         try:
-            text = _text(path)
+            text = _read_text(path)
             if text == self._text:
-                self._complaint = ""
+                self._last_error = ""
                 return
             settings = parse_model_configs(text, path)
         except InputError as error:
-            if str(error) != self._complaint:
+            if str(error) != self._last_error:
                 _LOG.error("%s; the models are unchanged", error)
-            self._complaint = str(error)
+            self._last_error = str(error)
             return
-        self._text, self._complaint = text, ""
+        self._text, self._last_error = text, ""
         try:
             self.configure(settings)
         except ServingError as error:
@@ -164,7 +164,7 @@ class ConfiguredModels:
         versions.start(self._options.poll_seconds)
         return versions
 
-    def _move(self) -> None:
+    def _switch_directories(self) -> None:
         """Switches models to their new directories once a version in them is loaded."""
         with self._lock:
             for name, versions in list(self._successors.items()):
@@ -187,18 +187,18 @@ class ConfiguredModels:
         versions.choose(model.policy, model.labels)
         return versions
 
-    def _follow(self) -> None:
+    def _watch(self) -> None:
         while not self._stopped.wait(self._options.poll_seconds):
             try:
                 if self._options.model_config_file:
-                    self.look()
-                self._move()
+                    self.check_file()
+                self._switch_directories()
             except Exception:
                 # No error may end this thread.
-                _LOG.exception("following the configuration of models failed")
+                _LOG.exception("watching the configuration of models failed")
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     try:
         with explained(path), open(path, encoding="utf-8") as file:
             return file.read()

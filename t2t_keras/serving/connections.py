@@ -16,7 +16,7 @@ from t2t_keras.serving.refusals import Reason, Refusals, address
 
 _LOG = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 # Time limit for the head of a request. It starts with the connection, or with the first byte of each later request.
 # Bodies have a separate limit.
 _HEAD_SECONDS = 10.0
@@ -29,15 +29,15 @@ _MOST_AHEAD = 1 << 18  # bytes of pipelined requests that wait for the current r
 class BoundedProtocol(H11Protocol):
     """uvicorn's protocol with further limits, because uvicorn closes idle connections only after a response.
 
-    The limit on connections is `uvicorn.Config.limit_concurrency` minus 1. Each address may use half of them, unless it
-    belongs to `gateways`. Connections that do not complete the head of a request in time, or read a response too
-    slowly, are closed. The `state` of a request's scope holds a future `gone`, which is done once the client has
-    disconnected.
+    The maximum number of connections is `uvicorn.Config.limit_concurrency` minus 1. Each address may use half of them,
+    unless it belongs to `gateways`. The protocol closes connections whose clients do not complete the head of a request
+    in time, or read a response too slowly. The `state` of a request's scope contains a future `gone`, which completes
+    when the client disconnects.
 
     Args:
         *arguments: passed to uvicorn's protocol.
         refusals: counts refused connections and requests.
-        gateways: addresses or networks of proxies, each address of which may use all connections.
+        gateways: addresses or networks of proxies; each of these addresses may use all connections.
         **settings: passed to uvicorn's protocol.
     """
 
@@ -56,7 +56,7 @@ class BoundedProtocol(H11Protocol):
         self._waits_since = self._reads_since = self.loop.time()
         self._has_begun = True  # the first request must arrive in time; only later ones may take the keep-alive time
         self._num_sent_before = 0
-        self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
+        self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_client)
         if refusal := self._refusal():
             # Refused before it sends a request, because a client that sends nothing would occupy the connection.
             self._answer(503, refusal)
@@ -64,7 +64,7 @@ class BoundedProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._has_begun:
             self._has_begun, self._waits_since = True, self.loop.time()
-        # In pieces, because parsing blocks the event loop.
+        # Parsed in pieces, because parsing blocks the event loop.
         for start in range(0, len(data), _PARSED_AT_ONCE):
             # Data may still arrive after the connection was refused.
             if self.transport.is_closing():
@@ -72,13 +72,13 @@ class BoundedProtocol(H11Protocol):
             self.conn.num_chunks = 0
             super().data_received(data[start : start + _PARSED_AT_ONCE])
         if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
-            self._answer(400, "too many requests are sent before their answers are read")
+            self._answer(400, "too many pipelined requests: read the responses before you send more")
         elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if the client offers HTTP/2
             # A paused connection would not report that its client disconnects.
             self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._next_look.cancel()
+        self._next_check.cancel()
         self._disconnection.set_result(None)
         super().connection_lost(exc)
 
@@ -89,7 +89,7 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._answer(400, self.conn.complaint or msg)
+        self._answer(400, self.conn.refusal or msg)
 
     def _refusal(self) -> str:
         """Returns why the connection exceeds a limit, or "" if it does not."""
@@ -126,15 +126,15 @@ class BoundedProtocol(H11Protocol):
         self.transport.write(head.encode() + b"\r\n" + content)
         self.transport.close()
 
-    def _look(self) -> None:
+    def _check_client(self) -> None:
         """Closes the connection if its client is too slow, else checks again later."""
         now = self.loop.time()
         num_unsent = self.transport.get_write_buffer_size()
-        waits = self._has_begun and (self.cycle is None or self.cycle.response_complete)
-        if self._is_stuck(now, num_unsent) or waits and not num_unsent and now - self._waits_since > _HEAD_SECONDS:
+        is_waiting = self._has_begun and (self.cycle is None or self.cycle.response_complete)
+        if self._is_stuck(now, num_unsent) or is_waiting and not num_unsent and now - self._waits_since > _HEAD_SECONDS:
             self.transport.abort()
         else:
-            self._next_look = self.loop.call_later(_LOOK_SECONDS, self._look)
+            self._next_check = self.loop.call_later(_CHECK_SECONDS, self._check_client)
 
     def _is_stuck(self, now: float, num_unsent: int) -> bool:
         """Returns whether the client has read too little since the write buffer was last empty."""
@@ -149,18 +149,18 @@ class _Parser(h11.Connection):
 
     Attributes:
         num_chunks: number of chunks parsed since the last reset.
-        complaint: why a request is refused, or "".
+        refusal: why a request is refused, or "".
     """
 
     num_chunks = 0
-    complaint = ""
+    refusal = ""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
         self.num_chunks += isinstance(event, h11.Data)
         if self.num_chunks > _MOST_CHUNKS:
-            self.complaint = "the body comes in chunks that are too small"
-            raise h11.RemoteProtocolError(self.complaint)
+            self.refusal = "the chunks of the body are too small"
+            raise h11.RemoteProtocolError(self.refusal)
         return event
 
 
@@ -180,7 +180,7 @@ class _CountedTransport:
     def write(self, data: bytes) -> None:
         self.written += len(data)
         if len(self._unsent) + len(data) > _SENT_AT_ONCE:
-            # Saves a copy, and only the underlying transport can pause a writer that is too fast for the client.
+            # Writing at once avoids a copy, and only the underlying transport can pause a writer.
             self._send()
             self._transport.write(data)
             return
@@ -205,7 +205,7 @@ class _CountedTransport:
 
 
 class LoopErrors:
-    """An event loop's exception handler that logs only once that file descriptors for new connections ran out."""
+    """An event loop's exception handler, which logs a lack of file descriptors for new connections only once."""
 
     def __init__(self) -> None:
         self._is_reported = False

@@ -50,7 +50,7 @@ class Core:
         metrics: counts requests and batches.
         refusals: counts requests that are refused before they reach a model.
         unsent: tracks the bytes of large responses that are being sent.
-        models: the models and their versions.
+        models: the versions of each model.
     """
 
     def __init__(self, options: ServingOptions, loader: Loader = DEFAULT_LOADER) -> None:
@@ -110,7 +110,12 @@ class Core:
             yield Loan(model, versions)
 
     def submit(
-        self, loan: Loan, signature: Signature, inputs: Arrays, client_seconds: float | None = None
+        self,
+        loan: Loan,
+        signature: Signature,
+        inputs: Arrays,
+        client_seconds: float | None = None,
+        is_first: bool = True,
     ) -> Future[Arrays]:
         """Queues a call. Must be called within the block of `lend`.
 
@@ -119,6 +124,7 @@ class Core:
             signature: one of the model's signatures.
             inputs: arrays by name.
             client_seconds: deadline of the client in seconds from now, if it has one.
+            is_first: whether this is the first queued call of a request. The queue always admits the other calls.
 
         Returns:
             Future of the outputs. Cancelling it drops the call if it is queued and stops it if it is running.
@@ -130,9 +136,10 @@ class Core:
         seconds = self.options.request_seconds
         if client_seconds is not None:
             seconds = min(seconds, client_seconds)
+        wait = seconds if is_first else None
         future = self._answers.submit(
             *(signature, inputs, rows),
-            lambda subset, count: self._batcher.submit(signature, subset, signature.costs(subset, count), seconds),
+            lambda subset, count: self._batcher.submit(signature, subset, signature.costs(subset, count), wait),
         )
         loan.versions.keep(loan.model)
         future.add_done_callback(lambda future: loan.versions.release(loan.model))
@@ -141,11 +148,16 @@ class Core:
     def submit_all(
         self, loan: Loan, calls: Iterable[tuple[str, Arrays]], client_seconds: float | None = None
     ) -> list[Future[Arrays]]:
-        """Queues several calls, names of signatures with their inputs, either all or none; see `submit`."""
+        """Queues the calls of one request, names of signatures with their inputs, either all or none; see `submit`.
+
+        The limits of the queue apply only to the first call, because a single request may exceed them.
+        """
         futures: list[Future[Arrays]] = []
+        is_first = True
         try:
             for name, inputs in calls:
-                futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds))
+                futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds, is_first))
+                is_first = is_first and futures[-1].done()  # as long as all outputs come from the cache
         except ServingError:
             for future in futures:
                 future.cancel()
@@ -180,7 +192,7 @@ class Core:
             ends.enter_context(self.metrics.stream())
             loan.versions.keep(loan.model)
             ends.callback(loan.versions.release, loan.model)
-            # A turn is about as much work as a short sentence, regardless of the length of the text.
+            # A turn is about as much work as an empty sentence, regardless of the length of the text.
             costs = np.array([ROW_COST])
             seconds = self.options.request_seconds
             first = self._batcher.submit(signature, inputs, costs, seconds)
@@ -189,7 +201,7 @@ class Core:
                 lambda: self._batcher.submit(signature, inputs, costs, None),
                 self.outputs,
                 seconds,
-                lambda outputs: self._answers.keep(advance, inputs, outputs),
+                lambda outputs: self._answers.store(advance, inputs, outputs),
                 ends.pop_all().close,
             )
 
@@ -238,8 +250,8 @@ def _add_status(
     entry.state = get_model_status_pb2.ModelVersionStatus.State.Value(status.state)
     entry.status.error_code = status.error.code.value[0] if status.error else 0
     message = status.error.message if status.error else ""
-    # The status needs no API key, so it must not reveal directories of the server. The model's own directory is removed
-    # first, which leaves paths that start with the version.
+    # Clients can query the status without an API key, so it must not reveal directories of the server. The model's
+    # directory is removed first, so that its paths start with the version.
     for folder in (export_dir, export_dir.resolve()):
         message = message.replace(f"{folder}/", "")
     entry.status.error_message = _FOLDERS.sub("", message)

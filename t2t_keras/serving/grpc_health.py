@@ -22,8 +22,8 @@ _SERVICE = "grpc.health.v1.Health"
 # Service names that a client may query, besides the names of models; "" means the whole server.
 _SERVICES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService", _SERVICE)
 
-# Interval between checks for changes that watching clients are told of.
-_LOOK_SECONDS = 0.2
+# Interval between checks for changes, which are reported to watching clients.
+_CHECK_SECONDS = 0.2
 
 
 class Health(enum.IntEnum):
@@ -65,7 +65,7 @@ class _HealthService:
     async def watch(self, message: bytes, context: _Context) -> AsyncIterator[bytes]:
         """Yields the status of a service now and whenever it changes, until the server stops."""
         service = await _service(message, context)
-        # Limited, because a watching client needs no key and occupies a call for as long as it likes.
+        # Limited, because a watching client needs no key and can occupy a call forever.
         limit = max(1, self._core.options.max_connections // 4)
         if self._num_watching >= limit:
             refusal = f"{limit} clients are watching, a quarter of max_connections; use Check, or try again later"
@@ -86,7 +86,7 @@ class _HealthService:
                 last = health
                 yield _response(health)
             try:
-                async with asyncio.timeout(_LOOK_SECONDS):
+                async with asyncio.timeout(_CHECK_SECONDS):
                     await self._stopping.wait()
             except TimeoutError:
                 continue

@@ -64,7 +64,7 @@ _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 def add_services(server: grpc.aio.Server, core: Core, fields: Sequence[RequestField] = ()) -> None:
     """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet.
 
-    Requests are processed by those `fields` that are automatic.
+    Of the `fields`, only the automatic ones process gRPC requests.
     """
     service = _Services(core, Calls(core, fields))
     server.add_generic_rpc_handlers(
@@ -93,7 +93,7 @@ class UnknownMethods(grpc.GenericRpcHandler):
 def _handlers(service: str, methods: dict[str, _Method]) -> grpc.GenericRpcHandler:
     """Returns a handler for a service's methods.
 
-    The methods get unparsed messages, because the errors of gRPC's own parsing do not say what is wrong.
+    The methods receive unparsed messages, because gRPC's own parsing errors do not describe the cause.
     """
     return grpc.method_handlers_generic_handler(
         service, {name: grpc.unary_unary_rpc_method_handler(_wrap_errors(method)) for name, method in methods.items()}
@@ -110,7 +110,7 @@ def _wrap_errors(method: _Method) -> _Method:
             refusal = error.code, error.message
             if error.code is Code.INTERNAL:
                 _LOG.error("gRPC: %s", error.message, exc_info=error.__cause__)
-        # Outside the except block: gRPC's own exception would otherwise keep the other one, and large outputs, alive.
+        # Outside the except block, because gRPC's exception would keep the first one, and its large outputs, alive.
         await context.abort(*refusal)
         raise AssertionError("abort always raises")
 
@@ -130,7 +130,7 @@ class _Services:
         return {"Predict": self._predict, "GetModelMetadata": self._metadata, **self._refuse_methods(missing)}
 
     def model_methods(self) -> dict[str, _Method]:
-        """Returns the methods of ModelService by name; only a server with a configuration file can be reconfigured."""
+        """Returns the methods of ModelService by name. Only servers with a configuration file accept a new one."""
         if not self._core.options.model_config_file:
             return {"GetModelStatus": self._status, **self._refuse_methods(["HandleReloadConfigRequest"])}
         return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
@@ -145,10 +145,10 @@ class _Services:
             outputs = await prediction.queued.result()
             size = memory_of(outputs)
             if size > LARGE_BYTES:
-                self._bound(context, size)
+                self._track_response(context, size)
             return await off_loop.run(size, _response, prediction.spec, outputs, prediction.output_names)
 
-    def _bound(self, context: _Context, size: int) -> None:
+    def _track_response(self, context: _Context, size: int) -> None:
         """Counts a large response until it is sent; the time limit is that of REST (`seconds_to_send`)."""
         context.add_done_callback(_callback(self._core.unsent.add(size)))
         task = asyncio.current_task()
@@ -203,7 +203,7 @@ class _Services:
         def method(name: str) -> _Method:
             async def refuse(message: bytes, context: _Context) -> bytes:
                 with self._core.metrics.request("grpc", name):
-                    raise ServingError(Code.UNIMPLEMENTED, f"{name} is not served")
+                    raise ServingError(Code.UNIMPLEMENTED, f"{name} is not supported")
 
             return refuse
 
@@ -239,11 +239,15 @@ class _Services:
         rank = len(proto.tensor_shape.dim)
         # Checked before the sizes are multiplied: a product of ten thousand sizes blocked the server for seconds.
         if rank > MOST_DIMENSIONS:
-            raise invalid(f"input {name!r} has {rank} dimensions")
+            raise invalid(f"input {name!r} has {rank} dimensions: the limit is {MOST_DIMENSIONS}")
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
         # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.
-        if min(sizes, default=0) < 0 or math.prod(sizes) > self._core.options.limits.max_body_bytes:
-            raise invalid(f"input {name!r} has the shape {sizes}")
+        limit = self._core.options.limits.max_body_bytes
+        if min(sizes, default=0) < 0 or math.prod(sizes) > limit:
+            raise invalid(
+                f"input {name!r} has the shape {sizes}: a size is negative, or there are more elements than "
+                f"max_body_bytes={limit}"
+            )
         if signature.in_rows:
             check_num_rows(max(sizes[:1], default=0), self._core.options.limits)
         if proto.dtype != dtype.as_datatype_enum:
@@ -316,7 +320,7 @@ def _tensor_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     proto = tensor_pb2.TensorProto(dtype=tf.as_dtype(array.dtype).as_datatype_enum)
     proto.tensor_shape.dim.extend(tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape)
     values, flat = getattr(proto, field), array.reshape(-1)
-    # In pieces, so that other threads can run in between.
+    # Copied in pieces, so that other threads can run in between.
     for start in range(0, flat.size, _VALUES_AT_ONCE):
         values.extend(flat[start : start + _VALUES_AT_ONCE].tolist())
     return proto

@@ -20,7 +20,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _UNKNOWN = "unknown"
 
 
-# TensorFlow Serving's names, labels and buckets (in microseconds), so that dashboards and alerts made for it work here.
+# TensorFlow Serving's names, labels and buckets (in microseconds), so that its dashboards and alerts also work here.
 _TF_SERVING_REQUESTS = ":tensorflow:serving:request_count"
 _TF_SERVING_LATENCY = ":tensorflow:serving:request_latency"
 _TF_SERVING_BUCKETS = tuple(10 * 1.8**power for power in range(33))

@@ -78,7 +78,7 @@ def model_settings(config: model_server_config_pb2.ModelServerConfig, place: str
         InputError: the configuration is invalid.
     """
     if config.WhichOneof("config") == "custom_model_config":
-        raise InputError(f"{place}: custom_model_config is not served, only model_config_list")
+        raise InputError(f"{place}: custom_model_config is not supported; use model_config_list")
     entries = config.model_config_list.config
     if not entries:
         raise InputError(f"{place}: model_config_list has no model")

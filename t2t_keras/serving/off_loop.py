@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-# For a body of this size, the hand-over to a thread takes about as long as the work itself.
+# For a body of this size, handing the work to a thread takes about as long as the work itself.
 _LARGE_BYTES = 32 << 10
 
 _Result = TypeVar("_Result")
@@ -22,7 +22,7 @@ async def run(
         num_bytes: number of bytes that the function reads or writes.
         function: the function to call.
         *arguments: arguments of the function.
-        give_up: called with the result if the wait was cancelled, because a running thread cannot be stopped.
+        give_up: called with the result if the wait was cancelled, because a function in a thread cannot be stopped.
     """
     if num_bytes <= _LARGE_BYTES:
         return function(*arguments)

@@ -19,7 +19,7 @@ class Request:
     """A request, split into one or more parts.
 
     Attributes:
-        future: future of all outputs. Once it is done, no client waits for the request.
+        future: future of all outputs. Once it is done, no client is waiting for the request.
         order: int [rows]. Entry i is the row of the request that became row i of the concatenated parts; None if the
             order is unchanged.
         parts: parts that have not started. Only the first one is in a queue.
@@ -73,8 +73,8 @@ def check_rows(outputs: Arrays, rows: int) -> None:
         if array.shape[:1] != (rows,):
             raise ServingError(
                 Code.FAILED_PRECONDITION,
-                f"the output {name!r} has the shape {list(array.shape)} for {rows} rows: ask this model for no more "
-                "rows at once than fit into a batch",
+                f"the output {name!r} has the shape {list(array.shape)} for {rows} rows: send this model no more rows "
+                "than fit into one batch",
             )
 
 

@@ -20,10 +20,10 @@ class Reason(enum.Enum):
     """Reason for a refusal. The value appears in the log, the name in lower case is a metric label."""
 
     CONNECTIONS = "too many connections or watching clients"
-    HOST = "for a different host, or from a page of a different site"
-    KEY = "without a key"
-    MODEL = "for a model, a version or a service that does not exist"
-    REQUEST = "an unknown request"
+    HOST = "a foreign host or origin"
+    KEY = "no valid key"
+    MODEL = "an unknown model, version or service"
+    REQUEST = "an invalid request, or an unknown path or method"
 
 
 class Refusals:
@@ -54,7 +54,7 @@ class Refusals:
             if now - self._last_reports.get(kind, -_SILENT_SECONDS) < _SILENT_SECONDS:
                 return
             self._last_reports[kind], number = now, self._num_unreported.pop(kind)
-        _LOG.warning("refused over %s: %s (%d, the last one of %s)", interface, reason.value, number, client)
+        _LOG.warning("refused over %s: %d, the last one from %s; reason: %s", interface, number, client, reason.value)
 
     @contextlib.contextmanager
     def counted(self, interface: str, client: str) -> Iterator[None]:

@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 
 _PROBE = b"<context> Hello."  # question-answering models have a symbol `<context>`; others read it as a word
 
-# A function that takes a version's directory and returns replacements for some of its signatures, by name. They run in
-# place of the graph's functions. It raises an `InputError` if they cannot meet the version's requirements.
+# A function that takes a version's directory, and returns functions that run in place of some of the graph's, by name
+# of the signature. It raises an `InputError` if these functions do not support a setting of the version.
 Substitutes = Callable[[pathlib.Path], Mapping[str, Function]]
 
 
@@ -53,8 +53,8 @@ class Model:
         version: version number.
         signatures: signatures by name.
         signature_defs: the signatures as described in the SavedModel.
-        about: "source_language", "target_language" and "task", if the export records them. If it has "directions",
-            pairs of languages, a source needs a tag in front, such as "<2de> " for the target language "de".
+        about: "source_language", "target_language" and "task", if the export records them. With "directions", pairs of
+            languages, a source needs a tag in front, such as "<2de> " for the target language "de".
 
     Raises:
         ServingError: a file is missing or damaged, TensorFlow cannot load the graph, or `substitutes` rejects the
@@ -64,7 +64,7 @@ class Model:
 
     def __init__(self, path: pathlib.Path, version: int, substitutes: Substitutes = no_substitutes) -> None:
         self.path, self.version = path, version
-        self._look = _look(path)
+        self._fingerprint = _fingerprint(path)
         graph = _meta_graph(path)
         self.signature_defs = get_model_metadata_pb2.SignatureDefMap(signature_def=graph.signature_def)
         config = _config(path)
@@ -88,7 +88,7 @@ class Model:
     @property
     def is_as_loaded(self) -> bool:
         """Whether the directory still holds the loaded graph, judged by the size and modification time of its file."""
-        return self._look == _look(self.path)
+        return self._fingerprint == _fingerprint(self.path)
 
     def signature(self, name: str) -> Signature:
         """Returns a signature by name; "" means the default signature.
@@ -104,8 +104,8 @@ class Model:
             )
         return self.signatures[name]
 
-    def warm_up(self, path: pathlib.Path) -> int:
-        """Runs the warm-up requests in the directory `path`; may raise any exception.
+    def warm_up(self) -> int:
+        """Runs the warm-up requests of the version; may raise any exception.
 
         The requests run in parallel, because TensorFlow prepares each signature on a single core. It allocates the
         signature's objects in the heap of the first calling thread, so the threads are kept alive as long as the model
@@ -114,7 +114,7 @@ class Model:
         Returns:
             Number of requests.
         """
-        file = path / WARM_UP_FILE
+        file = self.path / WARM_UP_FILE
         if not file.exists():
             return 0
         try:
@@ -138,7 +138,7 @@ class Model:
         except tf.errors.InvalidArgumentError:
             if (self.path / CONFIG_FILE).is_file():
                 raise
-            return  # not an export of this project; its strings may be images, and rejecting a text shows that it runs
+            return  # not an export of this project: its strings may be images, and rejecting a text shows that it runs
         check_rows(outputs, 1)
         for name, array in outputs.items():
             if array.dtype.kind == "f" and np.isnan(array).any():
@@ -180,7 +180,7 @@ class Loader:
         """
         with self.context():
             model = Model(path, version, self.substitutes)
-            model.warm_up(path)
+            model.warm_up()
             model.check_answer()
         return model
 
@@ -188,7 +188,7 @@ class Loader:
 DEFAULT_LOADER = Loader()
 
 
-def _look(path: pathlib.Path) -> tuple[int, int] | None:
+def _fingerprint(path: pathlib.Path) -> tuple[int, int] | None:
     """Returns the size and modification time of the graph's file, or None if the file cannot be accessed."""
     with contextlib.suppress(OSError):
         stat = (path / GRAPH_FILE).stat()
@@ -207,7 +207,9 @@ def _meta_graph(path: pathlib.Path) -> meta_graph_pb2.MetaGraphDef:
     for graph in proto.meta_graphs:
         if "serve" in graph.meta_info_def.tags:
             return graph
-    raise ServingError(Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or not for servers")
+    raise ServingError(
+        Code.DATA_LOSS, f"{file} has no graph with the tag 'serve': it is damaged, or was not exported for a server"
+    )
 
 
 def _substitute(path: pathlib.Path, substitutes: Substitutes) -> Mapping[str, Function]:
@@ -237,7 +239,7 @@ def _load(path: pathlib.Path) -> Any:
 
 
 def _resources(loaded: Any) -> list[tf.Tensor]:
-    """Returns the handles of tables and vocabularies; TensorFlow Text would keep its own in memory after the model."""
+    """Returns the handles of tables and vocabularies, which TensorFlow Text does not free with the model."""
     resource = tf.saved_model.experimental.TrackableResource
     trackables = tf.train.TrackableView(loaded).descendants()
     handles = [each.resource_handle for each in trackables if isinstance(each, resource)]

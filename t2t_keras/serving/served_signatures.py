@@ -78,8 +78,8 @@ class Signature:
             Number of sentences: the first dimension of the inputs, or 1 if all inputs are scalars.
 
         Raises:
-            ServingError: the inputs do not match the signature, there are too many or too long ones, or the outputs
-                would be too large.
+            ServingError: the inputs do not match the signature, there are too many rows, a row is too long, or the
+                outputs would be too large.
         """
         self.check_names(inputs)
         for name, array in inputs.items():
@@ -102,7 +102,7 @@ class Signature:
         count = self._expected_elements(inputs, num_rows)
         if count > limits.max_output_elements:
             raise invalid(
-                f"the outputs of {self.name!r} would have some {count} elements for {num_rows} sentences of this "
+                f"the outputs of {self.name!r} would have about {count} elements for {num_rows} sentences of this "
                 f"length: the limit is max_output_elements={limits.max_output_elements}; send fewer or shorter ones"
             )
         return num_rows
@@ -192,7 +192,7 @@ def _check_spec(name: str, array: np.ndarray, spec: tf.TensorSpec) -> None:
 
 
 def _is_compatible(sizes: Collection[int], shape: tf.TensorShape) -> bool:
-    """A faster version of `shape.is_compatible_with(sizes)`, which takes a tenth of the time of a small request."""
+    """Computes `shape.is_compatible_with(sizes)`, which would take a tenth of the time of a small request."""
     if shape.rank is None:
         return True
     return len(sizes) == shape.rank and all(dim in (None, size) for size, dim in zip(sizes, shape, strict=True))

@@ -45,7 +45,7 @@ class Server:
     Args:
         options: settings of the server.
         loader: loads the versions of the models.
-        fields: the optional fields of REST requests; gRPC requests are processed by the automatic ones.
+        fields: the optional fields of REST requests; the automatic ones also process gRPC requests.
 
     Attributes:
         core: the server without its front ends.
@@ -85,7 +85,7 @@ class Server:
         self._thread = threading.Thread(target=self._run, args=(listener,), name="front-ends", daemon=True)
         self._thread.start()
         try:
-            # Reports a port that is in use before the models are loaded.
+            # Waits for the front ends first, because a port may be in use.
             self._serves.result()
             self.core.models.start()
         except Exception:
@@ -170,7 +170,7 @@ class Server:
             else:
                 port = server.add_insecure_port(address)
         except RuntimeError as error:
-            keys = ", or its certificate and key do not fit" if self._options.tls_certificate else ""
+            keys = ", or the certificate does not match the key" if self._options.tls_certificate else ""
             raise OSError(f"cannot listen at {address}{keys}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
         return server

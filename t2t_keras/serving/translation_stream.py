@@ -22,8 +22,8 @@ _STEPS = 2
 def streaming_signature(model: Model) -> Signature:
     """Returns a stateful signature that runs the search for one text.
 
-    Each call performs a few steps and returns the outputs so far, and whether the search is "done". The signature must
-    be called by one thread at a time.
+    Each call performs a few steps, and returns the outputs so far and whether the search is "done". Only one thread at
+    a time may call the signature.
 
     Raises:
         ServingError: the model lacks the signatures for streaming.
@@ -105,7 +105,7 @@ class TranslationStream:
         return outputs, is_last
 
     def close(self) -> None:
-        """Ends the stream and cancels its first turn if that was never awaited; repeated calls are harmless."""
+        """Ends the stream, and cancels its first turn if nothing has awaited it; repeated calls are harmless."""
         if self._next:
             self._next.cancel()
         self._end.close()

@@ -1,5 +1,6 @@
-"""Objects that are made from the files of a model version when a request first needs them."""
+"""Objects that are made from the files of a model version for its first request."""
 
+import logging
 import pathlib
 import threading
 import weakref
@@ -10,6 +11,8 @@ from t2t_keras.errors import InputError
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.served_models import Model
 
+_LOG = logging.getLogger(__name__)
+
 Reader = TypeVar("Reader")
 
 
@@ -17,8 +20,8 @@ class VersionReaders(Generic[Reader]):
     """Thread-safe cache of one object per model version.
 
     Args:
-        make: makes the object from the directory of a version; raises an `InputError` if the version does not support
-            it.
+        make: makes the object from the directory of a version; raises an `InputError` if the version's files or
+            settings do not allow that.
     """
 
     def __init__(self, make: Callable[[pathlib.Path], Reader]) -> None:
@@ -30,7 +33,7 @@ class VersionReaders(Generic[Reader]):
         """Returns the object for a version, and makes it from the version's files at the first call.
 
         Raises:
-            InputError: the version does not support it.
+            InputError: the version's files or settings do not allow the object.
             ServingError: the files were deleted or replaced since the version was loaded.
         """
         with self._lock:
@@ -41,7 +44,8 @@ class VersionReaders(Generic[Reader]):
                     )
                 try:
                     self._readers[model] = self._make(model.path)
-                except InputError as error:  # reported to each request, without reading the files again
+                except InputError as error:  # raised for each request, without reading the files again
+                    _LOG.warning("version %d: %s", model.version, error)
                     self._readers[model] = error
             reader = self._readers[model]
         if isinstance(reader, InputError):

@@ -21,14 +21,14 @@ from t2t_keras.serving.served_models import DEFAULT_LOADER, Model
 _LOG = logging.getLogger(__name__)
 
 # Names, sizes and modification times of the files in a directory, to detect changes.
-_Look = tuple[tuple[str, int, int], ...]
+_Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Failure:
     """A version that could not be loaded: its files, the number of attempts, and the time of the last one."""
 
-    look: _Look
+    fingerprint: _Fingerprint
     tries: int
     at: float
 
@@ -88,21 +88,21 @@ class Versions:
         self._poll_lock = threading.Lock()
         self._policy = VersionPolicy()
         self._labels: Mapping[str, int] = {}
-        self._labels_before: dict[str, int] = {}  # old versions of labels whose new version was never served yet
+        self._labels_before: dict[str, int] = {}  # old versions of labels whose new versions have not been served yet
         self._served: dict[int, Model] = {}
         self._uses: dict[Model, int] = {}
         self._statuses: dict[int, VersionStatus] = {}
         self._failures: dict[int, _Failure] = {}
-        self._complaint = ""
+        self._last_warning = ""
         self._replaced: weakref.WeakSet[Model] = weakref.WeakSet()  # models whose changed files were reported
-        self._changed = False  # whether versions came or went since `_set_aside`
+        self._changed = False  # whether versions came or went since `_freeze_objects`
         self._stopped = threading.Event()
         self.thread: threading.Thread | None = None
 
     def start(self, poll_seconds: float) -> None:
         """Polls now, and then every `poll_seconds` in a background thread."""
         self.poll()
-        self.thread = threading.Thread(target=self._follow, args=(poll_seconds,), name="versions", daemon=True)
+        self.thread = threading.Thread(target=self._watch, args=(poll_seconds,), name="versions", daemon=True)
         self.thread.start()
 
     def stop(self) -> None:
@@ -189,30 +189,32 @@ class Versions:
             return sorted(self._statuses.values(), key=lambda status: -status.version)
 
     def poll(self) -> None:
-        """Scans the directory once, loads selected versions that are not served yet, and retires the others."""
+        """Scans the directory once and loads the selected versions; retires all others if at least one is served."""
         with self._poll_lock:
             if not self._stopped.is_set():
                 self._poll()
                 if self._changed:
                     self._changed = False
-                    _set_aside()
+                    _freeze_objects()
 
     def _poll(self) -> None:
         try:
             directories = _find_versions(self.export_dir)
         except OSError as error:
-            self._complain(f"{self.export_dir}: {error.strerror}")
+            self._warn_once(f"{self.export_dir}: {error.strerror}")
             return
         policy, selection = self._policy, set[int]()
         missing = sorted((policy.specific or set()) - set(directories))
         if missing:
-            self._complain(f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the policy asks for")
+            self._warn_once(
+                f"{self.export_dir}: no version {', '.join(map(str, missing))}, which the version policy selects"
+            )
         else:
-            self._complain(
-                "" if directories else f"{self.export_dir}: no version, that is, no directory whose name is a number"
+            self._warn_once(
+                "" if directories else f"{self.export_dir}: no version, which is a directory with a number as its name"
             )
         self._forget_missing(directories)
-        self._warn_of_replacement(directories)
+        self._warn_of_changes(directories)
         for version in policy.candidates(directories):
             if policy.most is not None and len(selection) >= policy.most:
                 break
@@ -223,29 +225,29 @@ class Versions:
                 selection |= {number for label, number in self._labels_before.items() if label in self._labels}
             self._retire(selection)
 
-    def _follow(self, poll_seconds: float) -> None:
+    def _watch(self, poll_seconds: float) -> None:
         while not self._stopped.wait(poll_seconds):
             try:
                 self.poll()
             except Exception:
                 # No error may end the polling.
-                _LOG.exception("looking for versions of %s failed", self._name)
+                _LOG.exception("searching for versions of %s failed", self._name)
 
-    def _complain(self, message: str) -> None:
+    def _warn_once(self, message: str) -> None:
         """Logs a problem with the whole directory; a message that repeats is logged once."""
-        if message and message != self._complaint:
+        if message and message != self._last_warning:
             _LOG.warning("%s", message)
-        self._complaint = message
+        self._last_warning = message
 
-    def _warn_of_replacement(self, directories: dict[int, pathlib.Path]) -> None:
+    def _warn_of_changes(self, directories: dict[int, pathlib.Path]) -> None:
         """Warns once if the files of a served version were replaced; as in TensorFlow Serving, it is not reloaded."""
         for version in self._served.keys() & directories.keys():
             model = self._served[version]
             if not model.is_as_loaded and model not in self._replaced:
                 self._replaced.add(model)
                 _LOG.warning(
-                    "version %d of %s has different files than those loaded, and is not reloaded: give a new number, "
-                    "or restart the server",
+                    "the files of version %d of %s have changed since it was loaded, and it is not reloaded: give the "
+                    "new files a new version number, or restart the server",
                     version,
                     self._name,
                 )
@@ -260,9 +262,9 @@ class Versions:
 
     def _try(self, path: pathlib.Path, version: int) -> bool:
         """Loads a version and serves it, unless a retry is not due; returns whether the version is served."""
-        look, failure = _look(path), self._failures.get(version)
+        fingerprint, failure = _fingerprint(path), self._failures.get(version)
         tries = 1
-        if failure and failure.look == look:
+        if failure and failure.fingerprint == fingerprint:
             is_due = time.monotonic() >= failure.at + self._retry_seconds
             if failure.tries > self._max_retries or not is_due:
                 return False
@@ -277,7 +279,7 @@ class Versions:
             cause = serving_error(error)
             if cause.code is Code.FAILED_PRECONDITION:  # this server does not support the version, so do not retry
                 tries = self._max_retries + 1
-            self._failures[version] = _Failure(look, tries, time.monotonic())
+            self._failures[version] = _Failure(fingerprint, tries, time.monotonic())
             self._refuse(version, tries, cause)
             return False
         self._serve(model)
@@ -288,7 +290,7 @@ class Versions:
     def _refuse(self, version: int, tries: int, cause: ServingError) -> None:
         message = " ".join(cause.message.split())
         retry = f"in {self._retry_seconds:g} s" if tries <= self._max_retries else "when its files change"
-        _LOG.error("version %d of %s cannot be loaded: %s; to be tried again %s", version, self._name, message, retry)
+        _LOG.error("version %d of %s cannot be loaded: %s; next attempt %s", version, self._name, message, retry)
         with self._lock:
             self._statuses[version] = VersionStatus(version, "END", ServingError(cause.code, message))
 
@@ -323,11 +325,11 @@ class Versions:
         _LOG.info("version %d of %s is unloaded", model.version, self._name)
 
 
-def _set_aside() -> None:
+def _freeze_objects() -> None:
     """Frees the remains of unloaded versions and excludes all live objects from garbage collection (`gc.freeze`).
 
-    Otherwise each collection would traverse the models' graphs, which takes about 0.3 s, several times a minute, and
-    blocks all requests. Does nothing unless the program has called `gc.freeze` before.
+    Otherwise, several times a minute, a collection would traverse the models' graphs, which takes about 0.3 s and
+    blocks all requests. The function does nothing unless the program has called `gc.freeze` before.
     """
     if gc.get_freeze_count():
         gc.unfreeze()
@@ -347,10 +349,10 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and int(name) < 1 << 63
 
 
-def _look(path: pathlib.Path) -> _Look:
-    look = []
+def _fingerprint(path: pathlib.Path) -> _Fingerprint:
+    fingerprint = []
     for file in sorted(path.rglob("*")):
         with contextlib.suppress(OSError):  # deleted in the meantime
             stat = file.stat()
-            look.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
-    return tuple(look)
+            fingerprint.append((str(file.relative_to(path)), stat.st_size, stat.st_mtime_ns))
+    return tuple(fingerprint)

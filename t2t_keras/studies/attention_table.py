@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 from t2t_keras.config import TransformerConfig
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
-from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.rows import PARAMETERS, Recipe, Row, in_millions
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
@@ -50,7 +50,7 @@ _COLUMNS = (
     Column("PPL (dev)", "valid_perplexity", "{:.2f}".format),
     Column("deviation of scores", "score_deviation", "{:.2f}".format),
     Column("hours", "hours", "{:.2f}".format, has_range=False),
-    "params ×10^6",
+    PARAMETERS,
 )
 
 
@@ -68,7 +68,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
             "score": model.attention_score.replace("_", " "),
             "d_k": str(model.head_widths()[0]),
             "window": str(model.attention_window or "all"),
-            "params ×10^6": f"{sum(model.parameter_counts().values()) / 1e6:.2f}",
+            PARAMETERS: in_millions(model),
         }
         jobs += trainings
         lines.append(Line(row.name, tuple(job.name for job in trainings), facts))

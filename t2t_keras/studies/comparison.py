@@ -1,4 +1,4 @@
-"""The job that compares two trainings on the validation set, and phases of studies that prepare their text."""
+"""Compares two trainings on the validation set, and prepares the text of a training: a job and two phases."""
 
 import dataclasses
 import pathlib

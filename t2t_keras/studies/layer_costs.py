@@ -3,9 +3,7 @@
 import functools
 import itertools
 import pathlib
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,17 +15,18 @@ import tensorflow as tf
 from t2t_keras.baselines.convolution import Convolution
 from t2t_keras.baselines.recurrent.recurrent import LSTM
 from t2t_keras.layers import MultiHeadAttention
+from t2t_keras.machine.peak_memory import peak_bytes
 from t2t_keras.machine.processor import processor
 from t2t_keras.studies.table1 import LayerCostJob
 
 Layer = Callable[[tf.Tensor], tf.Tensor]
 
-_LONG_ENOUGH = 0.2  # minimum total time of the runs, in seconds
+_MIN_SECONDS = 0.2  # minimum total time of the runs
 _MIN_RUNS = 5  # minimum number of runs
 
 
 def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
-    """Measures one layer type. Must run in a process that uses its memory for nothing else.
+    """Measures one layer type. Call it in a separate process, because the peak memory of a process never falls.
 
     Returns:
         "seconds_N" for each length N: median time of a forward and backward pass.
@@ -41,10 +40,10 @@ def measure(job: LayerCostJob, study_dir: pathlib.Path) -> dict[str, Any]:
     passes = _passes(make_layer(job, 0), job)
     passes(job.lengths[0])
     results: dict[str, Any] = {}
-    initial_peak = _peak_bytes()
+    initial_peak = peak_bytes()
     for length in job.lengths:  # in ascending order, because the peak memory of a process never falls
         results[f"seconds_{length}"] = _seconds(functools.partial(passes, length))
-        results[f"bytes_{length}"] = _peak_bytes() - initial_peak
+        results[f"bytes_{length}"] = peak_bytes() - initial_peak
     fit_lengths = job.lengths[-job.fitted :]
     results["time_exponent"] = exponent(fit_lengths, [results[f"seconds_{length}"] for length in fit_lengths])
     results["memory_exponent"] = memory_exponent(fit_lengths, [results[f"bytes_{length}"] for length in fit_lengths])
@@ -131,20 +130,8 @@ def _passes(layer: Layer, job: LayerCostJob) -> Callable[[int], None]:
 def _seconds(run: Callable[[], object]) -> float:
     """Returns the median time of a run."""
     durations: list[float] = []
-    while len(durations) < _MIN_RUNS or (sum(durations) < _LONG_ENOUGH):
+    while len(durations) < _MIN_RUNS or sum(durations) < _MIN_SECONDS:
         start = time.perf_counter()
         run()
         durations.append(time.perf_counter() - start)
     return statistics.median(durations)
-
-
-def _peak_bytes() -> int:
-    """Returns the peak memory of this process.
-
-    `getrusage` is not used on Linux, because it includes the memory of the parent at the time of the fork.
-    """
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():
-        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
-        return 1024 * int(line.split()[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -6,12 +6,12 @@ import re
 import time
 from collections.abc import Callable
 
-from t2t_keras.machine.files import read_note, write_json
+from t2t_keras.machine.files import read_cache, write_json
 
-# Minimum time of a product in seconds: long compared with the overhead of a call, short compared with other load.
+# Minimum time of a product in seconds: longer than the overhead of a call, but shorter than most bursts of other load.
 _LONG_ENOUGH = 0.01
 _LARGEST = 16384
-# The best of at least this many products over at least this many seconds counts, because other load may last a while.
+# The fastest of at least this many products in at least this many seconds counts, because other load slows some down.
 _TRIES = 5
 _SECONDS = 1.0
 
@@ -37,19 +37,19 @@ def matrix_rate(multiply: Callable[[int], float]) -> dict[str, float]:
     return {"flops_per_second": 2 * size**3 / seconds, "matrix_rows": size}
 
 
-def noted_rate(study_dir: pathlib.Path, machine: str) -> float | None:
+def stored_rate(study_dir: pathlib.Path, machine: str) -> float | None:
     """Returns the operations per second of a machine stored in a study's folder; None if there are none."""
-    rate = read_note(_path(study_dir, machine)).get("flops_per_second")
+    rate = read_cache(_path(study_dir, machine)).get("flops_per_second")
     return rate if isinstance(rate, float) and math.isfinite(rate) else None
 
 
-def note_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], float]) -> float:
+def update_stored_rate(study_dir: pathlib.Path, machine: str, multiply: Callable[[int], float]) -> float:
     """Returns the highest number of operations per second that a study has measured on a machine.
 
     The rate is measured at every call, because earlier measurements may have been slowed by other load. The highest one
     is stored in the study's folder.
     """
-    old, new = noted_rate(study_dir, machine), matrix_rate(multiply)
+    old, new = stored_rate(study_dir, machine), matrix_rate(multiply)
     if old is not None and old >= new["flops_per_second"]:
         return old
     path = _path(study_dir, machine)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from t2t_keras.errors import InputError
 from t2t_keras.machine.locking import BusyError
 from t2t_keras.machine.notices import import_tensorflow
-from t2t_keras.machine.processes import ProcessDiedError, call_apart
+from t2t_keras.machine.processes import ProcessDiedError, call_in_process
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.states import state, write_record
 from t2t_keras.training.stop_signals import StopSignals
@@ -26,12 +26,12 @@ class StoppedError(Exception):
 
 
 class Performed(NamedTuple):
-    """The jobs that could not be finished.
+    """The outcome of performing jobs: those that could not be finished.
 
     Attributes:
         failed: names of the jobs that failed.
         busy: names of the jobs that are locked by a different process.
-        waiting: names of the jobs that need unfinished jobs.
+        waiting: names of the jobs that need other jobs, which are not finished.
         signal: number of the signal that stopped the work, or 0.
     """
 
@@ -70,12 +70,12 @@ class Performer:
         jobs: Sequence[Job],
         report: Callable[[str], None],
         on_finished: Callable[[], object],
-        call: Callable[..., Any] = call_apart,
+        call: Callable[..., Any] = call_in_process,
     ) -> None:
         self._study_dir = study_dir
         self._jobs = {job.name: job for job in jobs}
         self._report, self._on_finished, self._call = report, on_finished, call
-        self._signals = _HandedOnSignals()
+        self._signals = _ForwardedSignals()
 
     def perform(self, names: Sequence[str]) -> Performed:
         """Performs unfinished jobs in the given order, but each one after the jobs that it needs.
@@ -118,23 +118,23 @@ class Performer:
             if self._signals.received:
                 return _Answer("stopped", self._signals.received)
             try:
-                answer = self._call(answer_of_phase, phase, job, self._study_dir, started=self._signals.hand_on)
+                answer = self._call(answer_of_phase, phase, job, self._study_dir, started=self._signals.forward)
             except ProcessDiedError as error:
-                answer = _Answer("failed", f"{error}; for the reason, see its standard error")
+                answer = _Answer("failed", f"{error}; the reason is on its standard error")
             if answer.kind != "done":
                 return _Answer("stopped", self._signals.received) if self._signals.received else answer
             results |= answer.value
         return _Answer("done", results)
 
 
-class _HandedOnSignals(StopSignals):
+class _ForwardedSignals(StopSignals):
     """Forwards signals as SIGTERM to the process that runs a phase, so that a training saves its progress and ends."""
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         super()._receive(number, frame)
-        self.hand_on()
+        self.forward()
 
-    def hand_on(self) -> None:
+    def forward(self) -> None:
         """Forwards a received signal; also called when a process starts, which may have missed the signal."""
         for child in multiprocessing.active_children() if self.received else ():
             child.terminate()

@@ -20,15 +20,15 @@ from t2t_keras.config import Config, TrainConfig
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
 from t2t_keras.inference.translator import Translator
-from t2t_keras.machine.files import read_note, write_json
+from t2t_keras.machine.files import read_cache, write_json
 from t2t_keras.machine.locking import locked
-from t2t_keras.machine.processor import processor
-from t2t_keras.machine.streams import num_cores, num_streams, share_out_cores, side_by_side
+from t2t_keras.machine.processor import num_cores, processor
+from t2t_keras.machine.streams import map_in_parallel, num_streams, share_out_cores
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import Record, read_metrics
 from t2t_keras.runs.run import Run, RunCheckpoint
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.matrix_rate import matrix_rate, note_rate
+from t2t_keras.studies.matrix_rate import matrix_rate, update_stored_rate
 from t2t_keras.studies.performing import StoppedError
 from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
@@ -74,7 +74,7 @@ def train(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     outcome = Trainer(run, dataclasses.replace(job.config, train=spare), data, strategy, initial).train()
     if outcome.signal:
         raise StoppedError(outcome.signal)
-    results = read_note(run.path / _TRAINING) if old_steps and old_steps[-1] == outcome.step else {}
+    results = read_cache(run.path / _TRAINING) if old_steps and old_steps[-1] == outcome.step else {}
     if results.get("updates") != outcome.step:  # a killed process may have left outdated results
         results = _training_results(job, study_dir, run, data, strategy.num_replicas_in_sync)
         write_json(run.path / _TRAINING, results)
@@ -183,7 +183,7 @@ def _training_work(run: Run, lines: Sequence[Record]) -> tuple[float, float]:
 def _machine(study_dir: pathlib.Path) -> tuple[str, float]:
     """Returns a description of this machine's devices, and the matrix-product throughput of one device."""
     number, name = _devices()
-    return f"{number} x {name}" if number else name, note_rate(study_dir, name, _multiply)
+    return f"{number} x {name}" if number else name, update_stored_rate(study_dir, name, _multiply)
 
 
 def _devices() -> tuple[int, str]:
@@ -210,7 +210,7 @@ def _multiply(size: int, dtype: str = "float32") -> float:
     """
     products, streams = _products(size, dtype), range(num_streams())
     start = time.perf_counter()
-    list(side_by_side(lambda _: products().numpy(), streams))
+    list(map_in_parallel(lambda _: products().numpy(), streams))
     return (time.perf_counter() - start) / 10 / len(streams)
 
 
@@ -292,7 +292,7 @@ def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) 
         outcome = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
         pooled[0].extend(outcome.hypotheses)
         pooled[1].extend(references)
-        settings = {"split": split, "target_language": language}
+        settings = {"data_split": split, "target_language": language}
         evaluation.write_evaluation(folder / "evaluation" / split, outcome, settings)
         results |= {_key(split, score): score.value for score in outcome.scores}
         if split == "valid":

@@ -5,15 +5,16 @@ from collections.abc import Callable, Mapping
 
 from t2t_keras.config import Config
 from t2t_keras.machine.notices import without_notices
-from t2t_keras.machine.processes import call_apart
+from t2t_keras.machine.processes import call_in_process
 from t2t_keras.machine.processor import processor
 from t2t_keras.planning.forecast import Devices, hidden_score_seconds, step, update_flops
-from t2t_keras.studies.matrix_rate import noted_rate
+from t2t_keras.studies.matrix_rate import stored_rate
 from t2t_keras.studies.states import State
 from t2t_keras.studies.table import Table, markdown_table, missing_of
 
 # Memory bandwidth in bytes per second that is assumed for the machine at hand; two cores reach about as much.
 _MEMORY_RATE = 20e9
+_ALL = "all families"
 _HEAD = ["row", "parameters", "updates", "FLOPs", "hours", "state"]
 
 
@@ -88,13 +89,14 @@ def seconds_here(
                 seconds[kind] = seconds.get(kind, 0.0) + max(duration - scores, duration / 2)
     if seconds:
         rates = {kind: flops[kind] / seconds[kind] for kind in flops}
-        source = f"Hours are at what the finished rows reached: {scientific(rates[_ALL])} FLOP/s on average."
+        source = f"Hours assume the speed of the finished rows, {scientific(rates[_ALL])} FLOP/s on average."
     else:
-        rate = noted_rate(study_dir, processor())
+        rate = stored_rate(study_dir, processor())
         machine, throughput = (processor(), rate) if rate else measured_rate()
         rates = {_ALL: utilisation * throughput}
         source = (
-            f"Hours are at {scientific(rates[_ALL])} FLOP/s, {utilisation:.0%} of a product of matrices on {machine}."
+            f"Hours assume {scientific(rates[_ALL])} FLOP/s, {utilisation:.0%} of the throughput of matrix products on "
+            f"{machine}."
         )
 
     def seconds_of(config: Config) -> float:
@@ -111,13 +113,10 @@ def _score_seconds(config: Config, length: int) -> float:
 
 def measured_rate(dtype: str = "float32") -> tuple[str, float]:
     """Returns this machine's devices and their matrix-product throughput, measured in a separate process."""
-    return call_apart(_measured_rate, dtype)
+    return call_in_process(_measured_rate, dtype)
 
 
 def _measured_rate(dtype: str) -> tuple[str, float]:
     with without_notices():
         from t2t_keras.studies import phases  # imports TensorFlow
     return phases.matrix_flops_per_second(dtype)
-
-
-_ALL = "all families"

@@ -13,8 +13,8 @@ from t2t_keras.models import presets
 from t2t_keras.studies.comparison import ComparisonJob
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
-from t2t_keras.studies.rows import Recipe, Row
-from t2t_keras.studies.study_settings import StudySettings
+from t2t_keras.studies.rows import PARAMETERS, Recipe, Row, in_millions
+from t2t_keras.studies.study_settings import FILES, StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
 from t2t_keras.text.language_codes import language_of_name
@@ -48,7 +48,7 @@ _COLUMNS = (
     Column("nats per sentence (dev)", "valid_nats_per_sentence", "{:.2f}".format),
     Column("updates", "updates", "{:,.0f}".format, has_range=False),
     Column("hours", "hours", "{:.2f}".format, has_range=False),
-    "params ×10^6",
+    PARAMETERS,
 )
 
 
@@ -124,7 +124,8 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
         winner: one of `text_rows`.
     """
     if settings.data_dir:
-        raise InputError("--data_dir: each row of this table prepares its own text; give --train_source and so on")
+        flags = ", ".join(f"--{name}" for name in FILES)
+        raise InputError(f"--data_dir: each row of this table prepares its own text; give {flags} instead")
     base, *_ = text_rows
     others = tuple(each for each in settings.settings if not _is_of_data(each))
     trained = dataclasses.replace(settings, settings=others)
@@ -138,8 +139,7 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
         trainings = tuple(RecipeJob(**vars(job), files=settings.files) for job in recipe.trainings(row))
         first = first or trainings
         comparisons = [ComparisonJob.of(*pair) for pair in zip(first, trainings, strict=True) if first is not trainings]
-        parameters = sum(trainings[0].config.model.parameter_counts().values())
-        cells = {"recipe": row.label or row.name, "params ×10^6": f"{parameters / 1e6:.2f}"}
+        cells = {"recipe": row.label or row.name, PARAMETERS: in_millions(trainings[0].config.model)}
         jobs += [*trainings, *comparisons]
         lines.append(Line(row.name, tuple(job.name for job in (*trainings, *comparisons)), cells))
     changes = f" All rows have {', '.join(settings.settings)}." if settings.settings else ""
@@ -162,7 +162,7 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
 
 
 def _facts(settings: StudySettings, row: Row, text: str, identity: str) -> DataFacts:
-    """Returns what is known of a row's data before they are prepared in the folder `text`."""
+    """Returns the facts about a row's data that are known before the data are prepared in the folder `text`."""
     changes = [each for each in (*row.settings, *settings.settings) if _is_of_data(each)]
     base = Config(data=DataConfig(vocab_size=_VOCAB_SIZE))
     config = override(base, [*_languages(settings.files), *changes]).data

@@ -4,12 +4,14 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from t2t_keras.config import Config, DecodeConfig, TrainConfig, override
+from t2t_keras.config import Config, DecodeConfig, ModelConfig, TrainConfig, override
 from t2t_keras.errors import InputError
 from t2t_keras.models import presets
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+
+PARAMETERS = "params ×10^6"  # heading of the column of `in_millions`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +152,11 @@ class Recipe:
 
 _DERIVED_SETTINGS = ("model.vocab_size", "model.source_vocab_size", "model.family", "train.seed")
 _VALIDATIONS = 10  # per training, at most
+
+
+def in_millions(model: ModelConfig, num_members: int = 1) -> str:
+    """Formats the number of parameters of a model, or of an ensemble of such models, in millions."""
+    return f"{num_members * sum(model.parameter_counts().values()) / 1e6:.2f}"
 
 
 def ensemble(row: Row, members: Sequence[TrainingJob]) -> EnsembleJob:

@@ -18,7 +18,7 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 def measure(job: TrainingJob, study_dir: pathlib.Path) -> dict[str, Any]:
     """Measures the "score_deviation" of randomly initialized weights on the first 100 validation sentences."""
-    data = PreparedData.open(job.data_dir)
+    data = PreparedData.open(study_dir / job.data_dir)
     sources, references = (lines[:_SENTENCES] for lines in data.text("valid"))
     return {"score_deviation": score_deviation(job.config, data, list(sources), list(references))}
 

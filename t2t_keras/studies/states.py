@@ -27,7 +27,7 @@ class State(NamedTuple):
 
     def in_words(self) -> str:
         """Returns the description of the state in tables."""
-        prefix = {"outdated": "to be finished again: ", "conflicting": "has other settings: "}
+        prefix = {"outdated": "outdated: ", "conflicting": "has different settings: "}
         return prefix.get(self.kind, "") + self.text
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
-from t2t_keras.machine.processes import call_apart
+from t2t_keras.machine.processes import call_in_process
 from t2t_keras.studies.data_facts import FACTS, DataFacts, read_facts, write_facts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.paper_tables import TABLES
@@ -37,8 +37,8 @@ class Study:
         self.study_dir = study_dir
         self.settings = settings
         data_dir = settings.data_dir
-        is_kept = bool(data_dir) and not pathlib.Path(data_dir).exists() and (study_dir / FACTS).exists()
-        self.data = DataFacts.of(PreparedData.open(data_dir)) if data_dir and not is_kept else read_facts(study_dir)
+        opens_data = bool(data_dir) and (pathlib.Path(data_dir).exists() or not (study_dir / FACTS).exists())
+        self.data = DataFacts.of(PreparedData.open(data_dir)) if opens_data else read_facts(study_dir)
         self.table = TABLES[settings.table](settings, self.data)
 
     def states(self) -> dict[str, State]:
@@ -47,8 +47,8 @@ class Study:
     def selected(self, rows: Sequence[str] = (), shard: tuple[int, int] = (1, 1)) -> list[str]:
         """Returns the names of the selected jobs, in the order of the table.
 
-        A job that needs one other job is in the same shard as that job. A job that needs several is in every shard; it
-        is performed by the process that finds them finished.
+        A job that needs one other job is in the same shard as that job. A job that needs several jobs is in every
+        shard, and the process that finds them finished performs it.
 
         Args:
             rows: names of the table's lines; empty means all.
@@ -73,7 +73,7 @@ class Study:
         return [name for name, place in shards.items() if name in selection and place in (None, number)]
 
     def perform(
-        self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_apart
+        self, names: Sequence[str], report: Callable[[str], None], call: Callable[..., Any] = call_in_process
     ) -> Performed:
         """Performs unfinished jobs, and rewrites the table whenever one is finished.
 

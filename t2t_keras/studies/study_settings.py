@@ -28,7 +28,7 @@ class StudySettings:
         settings: changes to every row, "section.field=value".
         files: absolute paths of the training source, the training target, the validation source and the validation
             target, for a table whose rows prepare their own text; empty if there are none yet.
-        winner: name of the row whose text later rows use, for such a table; "" means the table's default.
+        winner: name of the row whose text the last rows use, for such a table; "" means the table's default.
     """
 
     table: str
@@ -41,12 +41,12 @@ class StudySettings:
     winner: str = ""
 
 
-def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySettings:
-    """Returns the settings of a study: the given ones, completed from the study's folder and the defaults.
+def read_settings(study_dir: pathlib.Path, overrides: Mapping[str, Any]) -> StudySettings:
+    """Returns the settings of a study: `overrides`, completed from the study's folder and the defaults.
 
     Args:
         study_dir: folder of the study, which need not exist.
-        given: settings by name; they take precedence.
+        overrides: settings by name; they take precedence.
 
     Raises:
         InputError: a new study names no table, the folder belongs to a different table or scale, or its file is
@@ -58,12 +58,12 @@ def read_settings(study_dir: pathlib.Path, given: Mapping[str, Any]) -> StudySet
         return StudySettings(**{**values, "settings": changes, "files": tuple(values.get("files", ()))})
 
     stored = read_json(study_dir / _FILE, parse, "; delete it and give all flags again")
-    if stored is None and "table" not in given:
+    if stored is None and "table" not in overrides:
         raise InputError(f"--table must be given to start a study in {study_dir}")
     for name in ("table", "scale") if stored else ():
-        if given.get(name, value := getattr(stored, name)) != value:
+        if overrides.get(name, value := getattr(stored, name)) != value:
             raise InputError(f"{study_dir} holds the study with --{name}={value}; use a different --study_dir")
-    settings = dataclasses.replace(stored or StudySettings(given["table"]), **given)
+    settings = dataclasses.replace(stored or StudySettings(overrides["table"]), **overrides)
     files = tuple(map(os.path.abspath, settings.files))
     data_dir = os.path.abspath(settings.data_dir) if settings.data_dir else ""
     return dataclasses.replace(settings, data_dir=data_dir, files=files)

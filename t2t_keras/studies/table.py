@@ -83,7 +83,7 @@ class Table:
     def cells(self, states: Mapping[str, State]) -> list[list[str]]:
         """Returns the cells of the head and of all lines, given the states of all jobs by name.
 
-        A last column "state" says what is missing, unless everything is finished.
+        A last column "state" describes the unfinished jobs of each line; it is omitted if all jobs are finished.
         """
         head = ["row", *(column if isinstance(column, str) else column.heading for column in self.columns)]
         rows = [[line.name, *(_cell(line, column, states) for column in self.columns)] for line in self.lines]

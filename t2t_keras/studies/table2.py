@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
 from t2t_keras.studies.plan import scientific
-from t2t_keras.studies.rows import Recipe, Row, ensemble
+from t2t_keras.studies.rows import PARAMETERS, Recipe, Row, ensemble, in_millions
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 from t2t_keras.studies.training_job import TrainingJob
@@ -72,7 +72,7 @@ _COLUMNS = (
     "system",
     *SCORES,
     Column("FLOPs, by time", "flops_by_time", scientific, has_range=False),
-    "params ×10^6",
+    PARAMETERS,
     HOURS,
     Column("output tokens/s", "output_tokens_per_second", "{:,.0f}".format, has_range=False),
 )
@@ -88,12 +88,13 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     by_row: dict[str, tuple[TrainingJob, ...]] = {}
     for row in rows:
         trainings = by_row[row.name] = recipe.trainings(row, by_row.get(row.begins_from, ()))
-        parameters = sum(trainings[0].config.model.parameter_counts().values())
+        model, count = trainings[0].config.model, len(trainings)
         jobs += trainings
-        lines.append(Line(row.name, tuple(job.name for job in trainings), _facts(row.label, parameters)))
-        if len(trainings) > 1:
+        facts = {"system": row.label, PARAMETERS: in_millions(model)}
+        lines.append(Line(row.name, tuple(job.name for job in trainings), facts))
+        if count > 1:
             jobs.append(ensemble(row, trainings))
-            facts = _facts(f"{row.label}, ensemble of {len(trainings)}", len(trainings) * parameters)
+            facts = {"system": f"{row.label}, ensemble of {count}", PARAMETERS: in_millions(model, count)}
             lines.append(Line(f"{row.name}_ensemble", (jobs[-1].name,), facts))
     return Table(
         "table2",
@@ -106,7 +107,3 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         _COLUMNS,
         BLEU,
     )
-
-
-def _facts(system: str, parameters: int) -> dict[str, str]:
-    return {"system": system, "params ×10^6": f"{parameters / 1e6:.2f}"}

@@ -6,7 +6,7 @@ from typing import cast
 from t2t_keras.config import Config, TransformerConfig
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.job import Job
-from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.rows import PARAMETERS, Recipe, Row, in_millions
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 
@@ -54,7 +54,6 @@ _BLEU = Column("BLEU (dev)", "valid_bleu", "{:.1f}".format)
 _TEST_BLEU = Column("BLEU (test)", "test_bleu", "{:.1f}".format)
 _POOLED_BLEU = Column("BLEU (both)", "pooled_bleu", "{:.1f}".format)
 _BEST_STEP = Column("best at", "best_step", "{:,.0f}".format)
-_PARAMETERS = "params ×10^6"
 
 
 def make_table(settings: StudySettings, data: DataFacts) -> Table:
@@ -81,13 +80,13 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
         tuple(jobs),
         tuple(lines),
         (
-            *(heading for heading in base if heading != _PARAMETERS),
+            *(heading for heading in base if heading != PARAMETERS),
             _BEST_STEP,
             _PERPLEXITY,
             _BLEU,
             _TEST_BLEU,
             _POOLED_BLEU,
-            _PARAMETERS,
+            PARAMETERS,
         ),
         _POOLED_BLEU,
     )
@@ -109,5 +108,5 @@ def _facts(config: Config) -> dict[str, str]:
         "ε_ls": str(train.label_smoothing),
         "positions": model.position_encoding,
         "train steps": f"{train.max_steps:,}",
-        _PARAMETERS: f"{sum(model.parameter_counts().values()) / 1e6:.2f}",
+        PARAMETERS: in_millions(model),
     }

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from t2t_keras.models import presets
 from t2t_keras.studies.data_facts import DataFacts
-from t2t_keras.studies.rows import Recipe, Row
+from t2t_keras.studies.rows import PARAMETERS, Recipe, Row, in_millions
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.table import Column, Line, Table
 
@@ -34,7 +34,7 @@ _COLUMNS = (
     _F1,
     Column("train steps", "updates", "{:,.0f}".format),
     Column("hours", "hours", "{:.2f}".format),
-    "params ×10^6",
+    PARAMETERS,
 )
 
 
@@ -51,8 +51,7 @@ def make_table(settings: StudySettings, data: DataFacts) -> Table:
     search = tuple(f"decode.{name}={getattr(decode, name)}" for name in names)
     recipe = Recipe(dataclasses.replace(settings, settings=(*search, *settings.settings)), data, row)
     trainings = recipe.trainings(row)
-    parameters = sum(trainings[0].config.model.parameter_counts().values())
-    facts = {_PARSER: f"preset {row.preset}", "params ×10^6": f"{parameters / 1e6:.2f}"}
+    facts = {_PARSER: f"preset {row.preset}", PARAMETERS: in_millions(trainings[0].config.model)}
     lines = [Line(name, (), {_PARSER: parser, _WSJ: score}) for name, parser, score in _PUBLISHED]
     lines.append(Line(row.name, tuple(training.name for training in trainings), facts))
     return Table(

@@ -1,12 +1,12 @@
 """The jobs of tables that compare models: training runs, and ensembles of them."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from t2t_keras.config import Config, differences
+from t2t_keras.machine.files import read_json
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run, lasting_differences
 from t2t_keras.studies.job import MISSING, Job
@@ -73,9 +73,8 @@ class TrainingJob(Job):
 
     def _origin_changes(self, folder: pathlib.Path) -> list[str]:
         """Returns changes to the training that provided the initial weights, except those of its decoding settings."""
-        if self.begins_from is None or not (folder / ORIGIN).exists():
+        if self.begins_from is None or (record := read_json(folder / ORIGIN)) is None:
             return []
-        record = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
         changes = changes_of_others("begins_from", record, [self.begins_from])
         return [change for change in changes if f"{self.begins_from.name}: decode." not in change]
 

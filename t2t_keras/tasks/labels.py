@@ -11,7 +11,7 @@ _SYMBOL = re.compile(r"<=(.*)>")
 
 
 def as_symbol(label: str) -> str:
-    """Converts a label to a symbol, a word that hardly occurs in text: "<=positive>"."""
+    """Converts a label to a symbol such as "<=positive>", a word that is unlikely to occur in text."""
     return f"<={label.replace(' ', '_')}>"
 
 
@@ -40,9 +40,9 @@ def check_known(symbols: Iterable[str], tokenizer: TextTokenizer) -> None:
 
 
 def check_label(label: str, place: str) -> str:
-    """Returns a label; raises an `InputError`, which names `place`, if it is empty or has a blank, "<" or ">"."""
+    """Returns a label; raises an `InputError`, which names `place`, if it is empty or has white space, "<" or ">"."""
     if not label or re.search(r"[<>\s]", label):
-        raise InputError(f"{place}: {label!r} is not a valid label: it must not be empty or contain blanks, < or >")
+        raise InputError(f"{place}: {label!r} is not a valid label: it must not be empty or contain spaces, < or >")
     return label
 
 

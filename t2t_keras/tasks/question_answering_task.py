@@ -18,7 +18,7 @@ NO_ANSWER = "<none>"
 OR = " <or> "  # between alternative correct answers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_COMPARABLE_TO = "the script of SQuAD: an answer counts without case, punctuation, articles and blanks"
+_COMPARABLE_TO = "the SQuAD script, which ignores case, punctuation, articles and white space"
 
 
 class QuestionAnsweringTask(Task):
@@ -96,11 +96,11 @@ class QuestionAnsweringTask(Task):
         return tf.where(outputs == NO_ANSWER, "", outputs)
 
     def scores(self, hypotheses: Lines, references: Lines, settings: ScoringSettings | None = None) -> list[Score]:
-        """Returns the word F1 and the exact match as SQuAD's script does, each for the best correct answer."""
+        """Returns the word F1 and the exact match as in the SQuAD script, each for the most similar correct answer."""
         check_lines(hypotheses, references)
-        pairs = [(line, _right_answers(reference)) for line, reference in zip(hypotheses, references, strict=True)]
-        f1 = sum(max(_f1(line, answer) for answer in right) for line, right in pairs)
-        exact = sum(any(_words(line) == _words(answer) for answer in right) for line, right in pairs)
+        pairs = [(line, _correct_answers(reference)) for line, reference in zip(hypotheses, references, strict=True)]
+        f1 = sum(max(_f1(line, answer) for answer in answers) for line, answers in pairs)
+        exact = sum(any(_words(line) == _words(answer) for answer in answers) for line, answers in pairs)
         values = {"F1": f1, "exact match": exact}
         return [Score(name, 100 * value / len(pairs), "SQuAD", _COMPARABLE_TO) for name, value in values.items()]
 
@@ -132,7 +132,7 @@ def _words(answer: str) -> list[str]:
     return _ARTICLES.sub(" ", plain).split()
 
 
-def _right_answers(reference: str) -> list[str]:
+def _correct_answers(reference: str) -> list[str]:
     """Returns the correct answers that have words to compare or, if there are none, `NO_ANSWER`."""
     return [answer for answer in reference.split(OR) if _words(answer)] or [NO_ANSWER]
 

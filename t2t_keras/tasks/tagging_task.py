@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 OUTSIDE = "O"  # the label of a word outside of all entities
 _DOCUMENT = "-DOCSTART-"
 _SPAN_LABEL = re.compile(f"{OUTSIDE}|[BIESLU](-.+)?")
-_COMPARABLE_TO = "conlleval and seqeval: entities count if their words and their type are right"
+_COMPARABLE_TO = "conlleval and seqeval, which count an entity if its words and its type are correct"
 
 
 class TaggingTask(Task):
     """Assigns one of the labels of the training data to each word of a text.
 
-    Words are separated by blanks. Files are in CoNLL format: the first column of a line is a word, the last column is
-    its label, and a blank line ends a sentence. A model writes each word followed by its label, so that it knows which
-    word the next label belongs to. The search only chooses the labels, and copies the words.
+    Words are separated by spaces. Files are in CoNLL format: the first column of a line is a word, the last column is
+    its label, and a blank line ends a sentence. A model writes each word followed by its label, so that it knows to
+    which word the next label belongs. The search only chooses the labels, and copies the words.
 
     Reference: Raman et al., "Transforming Sequence Tagging Into A Seq2Seq Task", 2022, which compares such formats.
     """
@@ -66,7 +66,7 @@ class TaggingTask(Task):
                 if len(columns) < 2:
                     raise InputError(f"{path}, line {number}: expected a word and its label, got {line!r}")
                 if words and len(columns) != width:
-                    raise InputError(f"{path}, line {number}: {len(columns)} columns, and {width} in the line before")
+                    raise InputError(f"{path}, line {number}: {len(columns)} columns, but {width} in the previous line")
                 width = len(columns)
                 words.append(_plain(columns[0]))
                 labels.append(check_label(columns[-1], f"{path}, line {number}"))
@@ -132,7 +132,7 @@ class TaggingTask(Task):
         metrics = _seqeval()
         if not _are_spans(expected):
             words = [list(itertools.chain.from_iterable(lines)) for lines in (outputs, expected)]
-            return [Score("accuracy", accuracy(*words), "words", "the share of words whose label is right")]
+            return [Score("accuracy", accuracy(*words), "words", "the share of words whose label is correct")]
         values = {
             "F1": metrics.f1_score(expected, outputs, zero_division=0),
             "precision": metrics.precision_score(expected, outputs, zero_division=0),
@@ -166,7 +166,7 @@ def _are_spans(sentences: Sequence[Sequence[str]]) -> bool:
 
 
 def _columns(line: str) -> list[str]:
-    """Splits a line into columns, at tabs if there are any, else at blanks."""
+    """Splits a line into columns, at tabs if there are any, else at spaces."""
     line = line.strip(" \t\r")
     return (re.split(r"\t+", line) if "\t" in line else re.split(" +", line)) if line else []
 
@@ -192,7 +192,7 @@ def _split_labels(lines: Iterable[str]) -> list[list[str]]:
 
 
 def _plain(word: str) -> str:
-    """Returns a word as it occurs in repaired text, with blanks replaced with underscores."""
+    """Returns a word as it occurs in repaired text, with spaces replaced by underscores."""
     return "_".join(repair(word).replace(BLANK, "_").split()) or "_"
 
 

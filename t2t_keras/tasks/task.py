@@ -51,8 +51,8 @@ class Task(abc.ABC):
         metric: name of the score that monitors training, which is the first of `scores`.
         data: settings of `DataConfig` that differ from the defaults.
         decode: settings of `DecodeConfig` that differ from the defaults.
-        held_out_sides: sides of a pair (0 is the source, 1 the target) whose text must not occur in two splits, unless
-            the task `keeps_repeated`.
+        held_out_sides: sides of a pair (0 is the source, 1 the target) whose text must not occur in two splits,
+            unless `keeps_repeated` is true.
         has_known_labels: whether references may have only labels that occur in training.
         writes_text: whether outputs are text, which may be lowercased.
         is_parallel: whether sources and references may also be given as two parallel files.
@@ -107,7 +107,7 @@ class Task(abc.ABC):
         return []
 
     def check_source(self, source: str) -> None:
-        """Raises an `InputError` if a text that is not blank is not a valid source of this task."""
+        """Raises an `InputError` if a text, which is not blank, is not a valid source of this task."""
         del source
 
     def form(self, tokenizer: TextTokenizer) -> "Form | None":

@@ -1,7 +1,7 @@
 """BLEU, chrF and TER of translations.
 
 Only "BLEU", "chrF" and "TER" use the defaults of sacreBLEU, and are comparable with other scores of the same signature.
-The tokenised variants are comparable only with papers that used them.
+The tokenised variants are comparable only with the same variants in papers.
 """
 
 import logging
@@ -56,7 +56,7 @@ def sacrebleu_scores(
 ) -> list[Score]:
     """Returns BLEU, chrF and TER of detokenised text, with the defaults of sacreBLEU.
 
-    BLEU and chrF are case-sensitive, TER is not. TER splits text at blanks.
+    BLEU and chrF are case-sensitive, TER is not. TER splits text at spaces.
 
     Args:
         hypotheses: the translations.
@@ -105,8 +105,8 @@ def sentence_bleu(hypotheses: Sequence[str], references: Sequence[str], target_l
 def lowercased_scores(hypotheses: Sequence[str], references: Sequence[str], target_language: str) -> list[Score]:
     """Returns BLEU of lowercased text: sacreBLEU's, and that of multi-bleu.perl on Moses-tokenised text.
 
-    Chinese, Japanese and Korean get only the first score, because Moses cannot find words in them. Arguments and errors
-    are as in `sacrebleu_scores`.
+    Chinese, Japanese and Korean get only the first score, because Moses cannot split them into words. Arguments and
+    errors are as in `sacrebleu_scores`.
 
     Reference: for the second score, Wu et al. 2021, "Good for Misconceived Reasons: An Empirical Revisiting on the Need
     for Visual Context in Multimodal Machine Translation".
@@ -222,7 +222,7 @@ def _bleu_metric(language: str, *, lowercase: bool = False, effective_order: boo
 
 
 def _multi_bleu() -> Any:
-    """Returns BLEU as in multi-bleu.perl: tokens are separated by blanks, without smoothing."""
+    """Returns BLEU as in multi-bleu.perl: tokens are separated by spaces, without smoothing."""
     return sacrebleu.metrics.BLEU(tokenize="none", smooth_method="none", force=True)
 
 

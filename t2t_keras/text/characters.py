@@ -1,11 +1,24 @@
 """The characters of the training text, by which a translator recognises characters that its model never read."""
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from t2t_keras.errors import InputError
+
+
+def character_class(characters: Iterable[str]) -> str:
+    """Returns the contents of a character class, for Python and RE2, that matches the given characters."""
+    ranges: list[list[int]] = []
+    for code in sorted(map(ord, set(characters))):
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    ends = ([re.escape(chr(code)) for code in each] for each in ranges)
+    return "".join(first if first == last else f"{first}-{last}" for first, last in ends)
 
 
 class Characters(NamedTuple):
@@ -41,7 +54,7 @@ class Characters(NamedTuple):
 
     @property
     def serialized(self) -> bytes:
-        """The contents of the characters' file: a JSON object with a sorted string for each side."""
+        """The contents of the file: a JSON object with a string of sorted characters for each side."""
         sides = {name: "".join(sorted(side)) for name, side in self._asdict().items()}
         return (json.dumps(sides, ensure_ascii=False, indent=0) + "\n").encode("utf-8")
 

@@ -44,13 +44,13 @@ def with_pieces(
         lowercase: whether the vocabulary lowercases text.
 
     Raises:
-        InputError: the text has fewer than `count` new pieces, or the vocabulary cannot be extended because it is of
-            bytes or of tensor2tensor's subwords.
+        InputError: the text has fewer than `count` new pieces, or the vocabulary cannot be extended because it consists
+            of bytes or of tensor2tensor's subwords.
     """
     if vocab_type == "byte":
         raise InputError("--extend_vocab: a vocabulary of bytes already covers every text")
     model = _model_of(tokenizer)
-    # Large enough that at least `count` of the entries are new, if the text has as many.
+    # Large enough that at least `count` of the entries are new, if the text has that many new pieces.
     size = len(model.pieces) + 2 * count
     text_tokenizer = trained_tokenizer(
         sentences, size, lowercase, vocab_type, list(tokenizer.symbols), must_have_size=False
@@ -66,15 +66,15 @@ def with_pieces(
         lowest = min(entry.score for entry in model.pieces)
         for rank, entry in enumerate(new_entries, start=1):
             entry.score = lowest - rank
-    speller = _without_first_blank(_as_tokenizer(model, new_entries))
+    speller = _without_first_space(_as_tokenizer(model, new_entries))
     reachable_entries = [entry for entry in new_entries if len(speller.encode(_text(entry))) == 1]
     if len(reachable_entries) < count:
-        raise InputError(f"--extend_vocab={count}: the text has only {len(reachable_entries)} pieces that are new")
+        raise InputError(f"--extend_vocab={count}: the text has only {len(reachable_entries)} new pieces")
     return _as_tokenizer(model, reachable_entries[:count])
 
 
 def with_entries_of(tokenizer: Tokenizer, extension: Tokenizer) -> Tokenizer:
-    """Adds the new entries of `extension`, a vocabulary that began with the same entries, to `tokenizer`."""
+    """Adds the entries of `extension` that `tokenizer` lacks; `extension` must begin with those of `tokenizer`."""
     return _as_tokenizer(_model_of(tokenizer), _model_of(extension).pieces[tokenizer.vocab_size :])
 
 
@@ -90,7 +90,7 @@ def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     count = len(old_model.pieces)
     if new_model.pieces[:count] != old_model.pieces[:] or new_model.normalizer_spec != old_model.normalizer_spec:
         raise ValueError("new must begin with the entries of old")
-    speller = _without_first_blank(old)
+    speller = _without_first_space(old)
     return [speller.encode(_text(entry)) for entry in new_model.pieces[count:]]
 
 
@@ -108,8 +108,8 @@ def _as_tokenizer(model: Any, entries: Sequence[Any]) -> Tokenizer:
     return Tokenizer(extension.SerializeToString(deterministic=True))
 
 
-def _without_first_blank(tokenizer: Tokenizer) -> Tokenizer:
-    """Returns a tokenizer that does not put a blank in front of a text, nor remove any blanks."""
+def _without_first_space(tokenizer: Tokenizer) -> Tokenizer:
+    """Returns a tokenizer that neither puts a space in front of a text nor removes spaces."""
     model = _model_of(tokenizer)
     model.normalizer_spec.add_dummy_prefix = False
     model.normalizer_spec.remove_extra_whitespaces = False

@@ -30,8 +30,8 @@ def with_final_mark_of(source: str, target: str, language: str) -> str:
     - If the source ends with a full stop and the target ends with a letter, a digit or a symbol, the full stop of its
       script is added.
 
-    Closing quotes and brackets may follow a final mark. A full stop that is added to a target in quotes or brackets is
-    within them if that of the source is. The points of "..." and "U.S." are not full stops.
+    Closing quotes and brackets may follow a final mark. If they end both the source and the target, a full stop is
+    added inside them if the source has its full stop inside. The points of "..." and "U.S." are not full stops.
 
     Args:
         source: a repaired source.

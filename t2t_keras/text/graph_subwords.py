@@ -41,7 +41,7 @@ class GraphSubwords(tf.Module):
         )
 
     def tokenize(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Encodes strings [batch] to token ids, int32 [batch, (tokens)]."""
+        """Encodes strings [batch] as token ids, int32 [batch, (tokens)]."""
         parts = tensorflow_text.regex_split(texts, _PARTS, keep_delim_regex_pattern=_ANYTHING)  # --> [batch, (parts)]
         lengths = parts.row_lengths()
         places = tf.ragged.range(lengths)
@@ -60,11 +60,11 @@ class GraphSubwords(tf.Module):
         plain = parts.with_values(_unescape(parts.values))
         is_alphanumeric = tf.ragged.map_flat_values(tf.strings.regex_full_match, plain, _ALPHANUMERIC)
         follows_alphanumeric = tf.concat([tf.zeros_like(is_alphanumeric[:, :1]), is_alphanumeric[:, :-1]], axis=1)
-        blanks = tf.ragged.map_flat_values(
+        spaces = tf.ragged.map_flat_values(
             lambda is_between: tf.where(is_between, " ", ""),
             is_alphanumeric.with_values(is_alphanumeric.values & follows_alphanumeric.values),
         )
-        return tf.strings.reduce_join(plain.with_values(blanks.values + plain.values), axis=-1)
+        return tf.strings.reduce_join(plain.with_values(spaces.values + plain.values), axis=-1)
 
     def _escape(self, parts: tf.Tensor) -> tf.Tensor:
         """Escapes parts of texts, string [parts]."""

@@ -31,7 +31,7 @@ _THREE_ONLY = {
 _TWO_LETTER_CODE = re.compile(r"[a-z]{2}(?:[-_][A-Za-z]{2,4}){0,2}")
 _THREE_LETTER_CODE = re.compile(r"([a-z]{3})((?:[-_](?:[A-Z][a-z]{3}|[A-Z]{2}))*)")
 _WITH_SCRIPT = re.compile(r"[a-z]{2,3}[-_][A-Z][a-z]{3}")
-# Suffixes that may follow that of the language in file names.
+# Suffixes that may follow the language code in file names.
 _OTHER_SUFFIXES = ("gz", "bz2", "xz", "zst", "txt", "sgm", "sgml")
 
 
@@ -53,13 +53,13 @@ def best_match(language: str, codes: Iterable[str]) -> str | None:
 
     "en" fits "en-US", "EN_gb" and "eng_Latn"; "pt-BR" fits "pt", but not "pt-PT".
     """
-    script, region = _script_and_region(language)
+    base, parts = base_language(language), _script_and_region(language)
     best, best_rank = None, -1
     for code in codes:
-        others = _script_and_region(code)
-        is_other = any(mine and its and mine != its for mine, its in zip((script, region), others, strict=True))
-        rank = sum(mine == its for mine, its in zip((script, region), others, strict=True))
-        if base_language(code) == base_language(language) and not is_other and rank > best_rank:
+        pairs = list(zip(parts, _script_and_region(code), strict=True))
+        differs = any(left and right and left != right for left, right in pairs)
+        rank = sum(left == right for left, right in pairs)
+        if base_language(code) == base and not differs and rank > best_rank:
             best, best_rank = code, rank
     return best
 
@@ -72,7 +72,7 @@ def _script_and_region(code: str) -> tuple[str, str]:
 
 
 def language_of_name(name: str) -> str | None:
-    """Returns the language code that a file name ends in, or None.
+    """Returns the language code at the end of a file name, or None.
 
     Examples are "train.en", "a.pt_BR.txt", "a.deu.gz" and "dev.eng_Latn". A code with a script may also be the first
     part of the name, as in "eng_Latn.devtest".

@@ -14,7 +14,7 @@ _LETTER = re.compile(r"[^\W\d_]")
 # A Chinese or Japanese character; these languages do not separate words.
 CHARACTER = re.compile(f"[{_KANA.pattern[1:-1]}{_HAN.pattern[1:-1]}]")
 _CHARACTER_OR_REST = re.compile(rf"{CHARACTER.pattern}|(?:(?!{CHARACTER.pattern}).)+", re.DOTALL)
-_LAST_MARK = 0x1FFFF  # later marks are only variation selectors, which select a glyph and do not change the word
+_LAST_MARK = 0x1FFFF  # later marks are only variation selectors
 _VARIATION_SELECTORS = re.compile("[\u180b-\u180f\ufe00-\ufe0f]")
 
 _CHINESE = ("zh", "cmn", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "lzh")
@@ -42,11 +42,18 @@ def words_and_characters(text: str) -> list[str]:
     return [part for word in words(text) for part in _CHARACTER_OR_REST.findall(word)]
 
 
+def combining_marks() -> str:
+    """Returns the combining marks of all scripts, except for the variation selectors after U+1FFFF."""
+    return "".join(
+        character for character in map(chr, range(_LAST_MARK + 1)) if unicodedata.category(character)[0] == "M"
+    )
+
+
 @functools.cache
 def _word() -> re.Pattern[str]:
     """Returns a pattern for letters, digits and the combining marks that follow them, which `\\w` excludes."""
-    characters = (chr(code) for code in range(_LAST_MARK + 1))
-    marks = _VARIATION_SELECTORS.sub("", "".join(mark for mark in characters if unicodedata.category(mark)[0] == "M"))
+    # Variation selectors select a glyph and do not change the word.
+    marks = _VARIATION_SELECTORS.sub("", combining_marks())
     basic_marks = re.escape("".join(mark for mark in marks if mark < "\U00010000"))
     other_marks = re.escape("".join(mark for mark in marks if mark >= "\U00010000"))
     # Two sets, because Python matches a set of characters below U+10000 fast; a lookahead guards the other set.

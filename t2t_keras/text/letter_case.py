@@ -14,20 +14,21 @@ _WORD = re.compile(f"{_LETTERS}(?:['’]{_LETTERS})*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
 _LEAST_TITLE_LETTERS = 4
 _LEAST_TITLE_WORDS = 3
-# A text in a case that the model does not know has at least this many times as many tokens as its ordinary form. Words
-# in a case that the vocabulary was trained on have about as many tokens as in lower case.
+# If the model does not know the case of a text, the text has at least this many times the tokens of its ordinary form.
+# Words in a case that the vocabulary was trained on have about as many tokens as in lower case.
 _UNKNOWN_RATIO = 1.25
 _ENGLISH_I = re.compile(r"\bi\b(?!\.)")
 # Languages that write nouns with a capital first letter, so that an ordinary text can look like a title.
 _CAPITALISED_NOUNS = ("de", "lb")
-# Languages in which "İ" is the capital of "i", and "I" that of "ı".
+# Languages in which "İ" is the capital of "i", and "I" is the capital of "ı".
 _DOTTED_CAPITALS = ("az", "tr")
 
 
 def case_of(text: str, language: str) -> Case | None:
-    """Returns "capitals" if all letters are capitals, "title" if all words but short ones begin with one, else None.
+    """Returns "capitals" if all letters are capitals, "title" if the text is in title case, else None.
 
-    A title has at least three words, and a German text is never one. Letters without case are ignored.
+    In a title, the first word and all long words begin with a capital. A title has at least three words, and a German
+    text is never one. Letters without case are ignored.
     """
     words = [word for word in _WORD.findall(text) if word.lower() != word.upper()]
     num_letters = sum(map(str.isalpha, "".join(words)))
@@ -70,12 +71,11 @@ def is_unfamiliar(text: str, plain: str, num_tokens: Callable[[str], int]) -> bo
         plain: its ordinary form.
         num_tokens: returns the number of tokens of a text.
     """
-    number = num_tokens(plain)
     if len(words := _WORD.findall(text)) == 1:
         word = words[0]
         is_known = min(num_tokens(word.lower()), num_tokens(word.capitalize())) == 1
         return is_known and num_tokens(word) > 1
-    return num_tokens(text) >= _UNKNOWN_RATIO * number
+    return num_tokens(text) >= _UNKNOWN_RATIO * num_tokens(plain)
 
 
 def in_case(text: str, case: Case, source: str, language: str) -> str:

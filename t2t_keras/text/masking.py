@@ -53,7 +53,7 @@ def spans(keys: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def masked_text(text: str, mask: str) -> str:
-    """Masks words of a non-empty text, or characters if it has no blanks; the spans are a function of the text."""
+    """Masks words of a non-empty text, or characters if it has no spaces; the spans are a function of the text."""
     units = text.split(" ") if " " in text else list(text)
     key = np.frombuffer(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "<u8")
     (masked,), (begins,) = spans(key, np.array([len(units)]))

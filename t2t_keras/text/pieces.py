@@ -3,14 +3,14 @@
 import re
 from collections.abc import Sequence
 
-BLANK = "▁"  # stands for a blank in entries; an additional blank is put in front of each text
+BLANK = "▁"  # stands for a space in entries; SentencePiece also puts one in front of each text
 END = "</s>"  # entry of the end symbol; the same characters in a text become different tokens
 START = "<s>"  # shown for the first input of the decoder, which has no entry in the vocabulary
 
 _SYMBOLS = {END: "<end>", START: "<start>", "<unk>": "<unknown>", "<pad>": "<padding>"}
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-_CONTINUES = "·"  # shown in front of a piece that continues a word
-_SHOWN_BLANK = "␣"
+_CONTINUES = "·"  # shown before a piece that continues a word
+_SHOWN_SPACE = "␣"
 
 
 def byte_of(piece: str) -> int | None:
@@ -25,12 +25,12 @@ def word_starts(pieces: Sequence[str]) -> list[int]:
 
 
 def places_of(text: str, pieces: Sequence[str]) -> list[int]:
-    """Returns the positions of the tokens that spell a text without blanks, such as a word, for all its occurrences."""
+    """Returns the positions of the tokens that spell a text without spaces, such as a word, for all its occurrences."""
     places: list[int] = []
     for start in range(len(pieces)):
         spelling, end = "", start
         while end < len(pieces) and text.startswith(spelling) and spelling != text:
-            spelling += _without_blank(pieces[end]) if end == start else pieces[end]
+            spelling += _without_space(pieces[end]) if end == start else pieces[end]
             end += 1
         if spelling == text:
             places += [place for place in range(start, end) if place not in places]
@@ -52,12 +52,12 @@ def _readable(piece: str, is_first: bool) -> str:
         character = chr(byte)
         return character if "!" <= character <= "~" else piece
     if piece.startswith(BLANK):
-        return _without_blank(piece) or _SHOWN_BLANK
-    # Punctuation needs no sign that it follows a word without a blank.
+        return _without_space(piece) or _SHOWN_SPACE
+    # Punctuation needs no sign that it follows a word without a space.
     continues_word = not is_first and piece[:1].isalnum()
-    return f"{_CONTINUES if continues_word else ''}{piece.replace(BLANK, _SHOWN_BLANK)}"
+    return f"{_CONTINUES if continues_word else ''}{piece.replace(BLANK, _SHOWN_SPACE)}"
 
 
-def _without_blank(piece: str) -> str:
-    """Returns the text of a piece without its blanks."""
+def _without_space(piece: str) -> str:
+    """Returns the text of a piece without its spaces."""
     return piece.replace(BLANK, "")

@@ -2,7 +2,7 @@
 
 import re
 
-# Tabs, carriage returns, vertical tabs, form feeds, and Unicode's line and paragraph separators. Readers see a blank,
+# Tabs, carriage returns, vertical tabs, form feeds, and Unicode's line and paragraph separators. Readers see a space,
 # but tools treat them as line or column breaks.
 _BREAKS = "\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029"
 # Invisible: zero-width space, word joiner, byte order mark, soft hyphen, direction marks. U+200C and U+200D (zero-width
@@ -16,19 +16,19 @@ UNPRINTABLE = re.compile(f"[{_INVISIBLE}{CONTROL}]")
 
 
 def repair(text: str) -> str:
-    """Puts a text on one line: runs of breaks and blanks become one blank, and invisible characters are removed."""
+    """Puts a text on one line: runs of breaks and spaces become one space, and invisible characters are removed."""
     if not REPAIRABLE.search(text):
         return text
     return BREAK_RUN.sub(" ", UNPRINTABLE.sub("", text)).strip(" ")
 
 
 def surrogates_joined(text: str) -> str:
-    """Replaces surrogate pairs by the characters that they stand for, and half a pair by U+FFFD."""
+    """Replaces surrogate pairs with the characters that they stand for, and half a pair with U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def without_surrogates(text: str) -> str:
-    """Replaces lone surrogates, which are not characters, by question marks."""
+    """Replaces lone surrogates, which are not characters, with question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,5 +1,6 @@
 """Reads and edits SentencePiece models, and builds tokenizers that split text as a model does, but with other ids."""
 
+import collections
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from t2t_keras.text.tokenizer import Tokenizer
 _Model: Any = sentencepiece_model_pb2.ModelProto
 _Entry: Any = _Model.SentencePiece
 
-# By how much the score of an unknown character is below that of the rarest piece.
+# Difference between the score of the rarest piece and that of an unknown character.
 _COST_OF_UNKNOWN = 10.0
 # The score of unused pieces. Byte-pair encoding merges them too, and splits them again at the end; with this score,
 # they are merged last.
@@ -38,12 +39,12 @@ def tokenizer_of(entries: Sequence[str], serialized: bytes, symbols: Sequence[st
     """
     if tuple(entries[:3]) != SPECIAL:
         raise ValueError(f"entries must begin with {', '.join(SPECIAL)}; got {', '.join(entries[:3])}")
-    every_entry = set(entries)
-    if len(every_entry) < len(entries):
-        raise ValueError("an entry occurs twice")
+    counts = collections.Counter(entries)
+    if len(counts) < len(entries):
+        raise ValueError(f"entries must be distinct, got {counts.most_common(1)[0][0]!r} several times")
     model = parsed(serialized)
     model_entries = {entry.piece: entry for entry in model.pieces if entry.type not in (*_KINDS, _Entry.UNUSED)}
-    if missing := [piece for piece in model_entries if piece not in every_entry]:
+    if missing := [piece for piece in model_entries if piece not in counts]:
         raise ValueError(f"entries must have all pieces of the model; missing: {missing[0]!r}")
     del model.pieces[:]
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
@@ -75,7 +76,7 @@ def without_symbols(serialized: bytes, symbols: Collection[str]) -> bytes:
 
 
 def word_model(entries: Iterable[str]) -> bytes:
-    """Returns a SentencePiece model that splits text at blanks only; each entry is `BLANK` and a word."""
+    """Returns a SentencePiece model that splits text only at spaces; each entry is `BLANK` and a word."""
     model = _Model()
     model.pieces.extend(_Entry(piece=piece, type=kind) for piece, kind in zip(SPECIAL, _KINDS, strict=True))
     model.pieces.extend(_Entry(piece=entry, type=_Entry.NORMAL) for entry in entries)
@@ -85,7 +86,7 @@ def word_model(entries: Iterable[str]) -> bytes:
 
 
 def pieces_of(serialized: bytes) -> list[str]:
-    """Returns the pieces that a SentencePiece model can produce; raises as `parsed`."""
+    """Returns the pieces that a SentencePiece model can produce; raises a ValueError as `parsed` does."""
     return [entry.piece for entry in parsed(serialized).pieces if entry.type not in (*_KINDS, _Entry.UNUSED)]
 
 

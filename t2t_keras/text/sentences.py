@@ -7,6 +7,7 @@ import functools
 import re
 from typing import NamedTuple
 
+from t2t_keras.text.characters import character_class
 from t2t_keras.text.language_codes import base_language
 from t2t_keras.text.languages import east_asian
 from t2t_keras.text.repair import UNPRINTABLE
@@ -17,9 +18,9 @@ from t2t_keras.text.sentence_tables import OTHER_LANGUAGES, TABLES, Table
 BOUNDARY, _FIXED_BOUNDARY = "\x01", "\x02"
 
 _BREAKS = "\n\v\f\r\x1c-\x1e\x85\u2028\u2029"  # characters that some tools treat as line breaks
-_BLANKS = f" \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000{_BREAKS}"
+_SPACES = f" \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000{_BREAKS}"
 
-WHITE_SPACE = f"[{_BLANKS}]"
+WHITE_SPACE = f"[{_SPACES}]"
 
 # The following strings are used within the brackets of character classes.
 FINAL = ".!?…‽؟۔।॥։።။\u037e"  # ends a sentence if white space follows
@@ -36,7 +37,7 @@ _NEVER_FIRST = f",;:.!?…%&)\\]}}/=+>|”’、，；：）」』】。！？�
 
 BREAK = re.compile(f"\r\n|[{_BREAKS}]")
 # Matches in every text that has several sentences.
-CANDIDATE = re.compile(f"[{FINAL}][{CLOSING}{_EMOJI} \u00a0\u202f]*[{_BLANKS}]|[{FINAL_WIDE}].|\n")
+CANDIDATE = re.compile(f"[{FINAL}][{CLOSING}{_EMOJI} \u00a0\u202f]*[{_SPACES}]|[{FINAL_WIDE}].|\n")
 
 # Languages without spaces between sentences.
 _WITHOUT_SPACES = ("ja", "zh")
@@ -92,11 +93,11 @@ def rules(language: str) -> tuple[Rule, ...]:
     length of the text.
     """
     table = TABLES.get(base_language(language), OTHER_LANGUAGES)
-    blank, mark = WHITE_SPACE, BOUNDARY
+    space, mark = WHITE_SPACE, BOUNDARY
     return (
         # Insert boundaries wherever a sentence may end.
         Rule(
-            f"([{FINAL}][{CLOSING}]*(?:[ \u00a0\u202f][»›][{CLOSING}]*)?(?: ?[{_EMOJI}])*)({blank})",
+            f"([{FINAL}][{CLOSING}]*(?:[ \u00a0\u202f][»›][{CLOSING}]*)?(?: ?[{_EMOJI}])*)({space})",
             f"\\1{mark}\\2",
         ),
         *_rules_without_marks(table),
@@ -107,14 +108,14 @@ def rules(language: str) -> tuple[Rule, ...]:
         Rule(f"([！？]){mark}([{_CLOSING_WIDE}》〉]+)([{_OPENING_WIDE}])", f"\\1\\2{mark}\\3"),
         Rule(f"{mark}([{_CLOSING_WIDE}》〉、，；：…]|と|って)", "\\1"),
         # Remove boundaries before lowercase letters, except for words like "eBay" and list items like "a)".
-        Rule(f"{mark}({blank}+[{_OPENING}]*(?:[a-z][A-Z]|[a-z]\\)))", f"{_FIXED_BOUNDARY}\\1"),
-        Rule(f"{mark}({blank}+(?:[{_OPENING}{_DASHES}]+{blank}*)?[{_small_letters()}])", "\\1"),
-        Rule(f"{mark}({blank}+(?:[{_NEVER_FIRST}]|[»›]$))", "\\1"),
+        Rule(f"{mark}({space}+[{_OPENING}]*(?:[a-z][A-Z]|[a-z]\\)))", f"{_FIXED_BOUNDARY}\\1"),
+        Rule(f"{mark}({space}+(?:[{_OPENING}{_DASHES}]+{space}*)?[{_small_letters()}])", "\\1"),
+        Rule(f"{mark}({space}+(?:[{_NEVER_FIRST}]|[»›]$))", "\\1"),
         *_rules_of(table),
         # Remove boundaries after the number of a list item.
-        Rule(f"((?:^|[{mark}{_FIXED_BOUNDARY}]{blank}+)[0-9]{{1,3}}\\.){mark}", "\\1"),
+        Rule(f"((?:^|[{mark}{_FIXED_BOUNDARY}]{space}+)[0-9]{{1,3}}\\.){mark}", "\\1"),
         Rule(_FIXED_BOUNDARY, mark),
-        Rule(f"([^{_BLANKS}{mark}]){mark}?({blank}*\n{blank}*)", f"\\1{mark}\\2"),
+        Rule(f"([^{_SPACES}{mark}]){mark}?({space}*\n{space}*)", f"\\1{mark}\\2"),
     )
 
 
@@ -129,15 +130,15 @@ def blank_between(language: str) -> str:
 
 def _rules_of(table: Table) -> list[Rule]:
     """Returns the rules that remove the boundaries after a language's abbreviations."""
-    blank = WHITE_SPACE
-    front = f"(?:^|[{_BLANKS}{_OPENING}{_DASHES}/{BOUNDARY}])"
+    space = WHITE_SPACE
+    front = f"(?:^|[{_SPACES}{_OPENING}{_DASHES}/{BOUNDARY}])"
     rare_ends = "|".join(filter(None, (_any_of(table.rarely_last), f"[{_LETTERS}]", table.numbers)))
     result = [Rule(f"({front}(?:{_any_of(table.never_last)})\\.){BOUNDARY}", "\\1")]
     if table.before_numbers:
-        numbered = f"({front}(?:{_any_of(table.before_numbers)})\\.){BOUNDARY}({blank}+[0-9])"
+        numbered = f"({front}(?:{_any_of(table.before_numbers)})\\.){BOUNDARY}({space}+[0-9])"
         result.append(Rule(numbered, "\\1\\2"))
     if table.starters:
-        start = f"{blank}+[{_OPENING}]*(?:{'|'.join(table.starters)})[{_BLANKS},'’]"
+        start = f"{space}+[{_OPENING}]*(?:{'|'.join(table.starters)})[{_SPACES},'’]"
         result.append(Rule(f"({front}(?:{rare_ends})\\.[{CLOSING}]*){BOUNDARY}({start})", f"\\1{_FIXED_BOUNDARY}\\2"))
     result.append(Rule(f"({front}(?:{rare_ends})\\.){BOUNDARY}", "\\1"))
     return result
@@ -147,11 +148,11 @@ def _rules_without_marks(table: Table) -> list[Rule]:
     """Returns the rules that insert the boundaries between sentences without a final mark between them."""
     if not table.openers:
         return []
-    blank, opener = f"{WHITE_SPACE}+", "|".join(table.openers)
+    space, opener = f"{WHITE_SPACE}+", "|".join(table.openers)
     return [
-        Rule(f"([{_BLANKS}][a-z]+)({blank}(?:{opener}){blank}[a-z])", f"\\1{BOUNDARY}\\2"),
-        Rule(f"([{_BLANKS}](?:{'|'.join(table.labelled)})){BOUNDARY}({blank}[A-Z])", "\\1\\2"),
-        Rule(f"([a-z]){BOUNDARY}({blank}A{blank}(?:{'|'.join(table.predicates)}){blank})", "\\1\\2"),
+        Rule(f"([{_SPACES}][a-z]+)({space}(?:{opener}){space}[a-z])", f"\\1{BOUNDARY}\\2"),
+        Rule(f"([{_SPACES}](?:{'|'.join(table.labelled)})){BOUNDARY}({space}[A-Z])", "\\1\\2"),
+        Rule(f"([a-z]){BOUNDARY}({space}A{space}(?:{'|'.join(table.predicates)}){space})", "\\1\\2"),
     ]
 
 
@@ -161,20 +162,13 @@ def _any_of(abbreviations: tuple[str, ...]) -> str:
     The first letter may be a capital, and a space within an abbreviation may be missing.
     """
     forms = dict.fromkeys(form for each in abbreviations for form in (each, each[:1].upper() + each[1:]))
-    return "|".join(each.replace(".", "\\.").replace(" ", f"{BOUNDARY}?[{_BLANKS}]?") for each in forms)
+    return "|".join(each.replace(".", "\\.").replace(" ", f"{BOUNDARY}?[{_SPACES}]?") for each in forms)
 
 
 @functools.cache
 def _small_letters() -> str:
     """Returns the lowercase letters, for use within the brackets of a character class."""
-    letters = [chr(code) for code in range(0x3000) if chr(code).title() != chr(code)]
-    ranges: list[list[str]] = []
-    for letter in letters:
-        if ranges and ord(letter) == ord(ranges[-1][1]) + 1:
-            ranges[-1][1] = letter
-        else:
-            ranges.append([letter, letter])
-    return "".join(first if first == last else f"{first}-{last}" for first, last in ranges)
+    return character_class(letter for letter in map(chr, range(0x3000)) if letter.title() != letter)
 
 
 @functools.cache

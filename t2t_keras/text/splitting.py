@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-# A sentence ends with an ending character, any number of closing characters, and a blank. The blank is required because
+# A sentence ends with an ending character, any number of closing characters, and a space. The space is required because
 # of "3.5" and "12:30", but not after Chinese and Japanese ending characters.
 ENDINGS_BEFORE_BLANKS = ".!?;:"
 ENDINGS_ALONE = "。！？"
@@ -20,11 +20,11 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     middle. A single character always counts as fitting.
 
     Args:
-        text: the text, with single blanks between words.
+        text: the text, with single spaces between words.
         fits: returns whether a piece is short enough.
 
     Returns:
-        The pieces in order, without blank ones.
+        The pieces in order, without empty ones.
     """
     text = text.strip()
     if len(text) < 2 or fits(text):

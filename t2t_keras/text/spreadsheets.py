@@ -1,7 +1,8 @@
 """Rows of tables as text: tab-separated and comma-separated values, with the quotes of spreadsheets.
 
 A spreadsheet puts a cell in double quotes if it contains a separator, a line break or a quote, and doubles the quotes
-in it. Tab-separated text of other origin has quotes that belong to the text, so such files are read with care.
+in it. In tab-separated text from other programs, quotes belong to the text, so `tab_separated_rows` removes only quotes
+that a spreadsheet must have added.
 """
 
 import collections
@@ -54,8 +55,15 @@ def comma_separated_rows(lines: Iterable[str], path: str) -> Iterator[Row]:
     declaration = re.fullmatch(r"sep=(.)", sample[0]) if sample else None  # Excel's first line
     delimiter = declaration[1] if declaration else _delimiter(sample)
     skipped = int(declaration is not None)
-    numbered = (f"{line}\n" for line in itertools.chain(sample[skipped:], remaining))
-    reader = csv.reader(numbered, delimiter=delimiter)
+    is_at_end = False
+
+    def whole_lines() -> Iterator[str]:
+        nonlocal is_at_end
+        yield from (f"{line}\n" for line in itertools.chain(sample[skipped:], remaining))
+        is_at_end = True
+        yield "\n"  # a blank row, or part of the last row if a quote is open, which the module csv does not report
+
+    reader = csv.reader(whole_lines(), delimiter=delimiter)
     width, first = 0, 1
     while True:
         first = skipped + reader.line_num + 1
@@ -67,6 +75,8 @@ def comma_separated_rows(lines: Iterable[str], path: str) -> Iterator[Row]:
             raise InputError(f"{path}, line {first}: {error}; is a quote not closed?") from error
         if not row:
             continue
+        if is_at_end:
+            raise InputError(f"{path}, line {first}: a quote is not closed")
         width = width or len(row)
         if width == 1:
             raise InputError(f"{path}, line {first}: expected source and target separated by a comma or a semicolon")
@@ -101,9 +111,9 @@ def pairs_of_columns(rows: Iterable[Row], path: str, columns: tuple[int, int] = 
         for place in (0, 1):
             numbers[place] += are_numbers[place] > are_numbers[1 - place]
             if numbers[place] == _NUMBERS_IN_A_ROW and count <= _NUMBERS_IN_A_ROW + 1:
-                expected = "source and target, separated by a tab, in the first two columns (if it is text: two files)"
                 problem = f"column {columns[place] + 1} has numbers, such as {cells[place].strip()} in line {line}"
-                raise InputError(f"{path}: {problem}; expected {expected}")
+                expected = "expected source and target in the first two columns, or a header that names their columns"
+                raise InputError(f"{path}: {problem}; {expected}; to read numbers as text, give two files")
         yield cells[0], cells[1]
 
 
@@ -172,10 +182,10 @@ def _unquoted(cell: str, all_quoted: bool) -> str:
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """Returns the delimiter that divides the first rows into the same number of cells, at least two.
+    """Returns the delimiter that divides the most of the first rows into the same number of cells, at least two.
 
-    Of several such delimiters, it is the one that is followed by the fewest spaces, because a space follows a comma in
-    text.
+    Of several such delimiters, the one followed by the fewest spaces is returned, because in text, a space follows a
+    comma.
     """
     best, delimiter = (0, 0, 0), _DELIMITERS[0]
     for candidate in _DELIMITERS:

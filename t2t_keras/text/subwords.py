@@ -14,9 +14,9 @@ from typing import Any
 from t2t_keras.symbols import SPECIAL, UNK_ID
 
 MAGIC = b"t2t_keras subwords 1\n"
-FIRST_ID = UNK_ID + 1  # of the subwords; the ids before are padding, end and unknown, which never occurs
+FIRST_ID = UNK_ID + 1  # of the subwords; earlier ids are padding, end and unknown (which is never produced)
 
-_ESCAPING = "\\_u;0123456789"  # characters of which escapes consist
+_ESCAPING = "\\_u;0123456789"  # characters that occur in escapes
 _ESCAPES = re.compile(r"\\u|\\\\|\\([0-9]+);")
 UNKNOWN = "\u3013"  # replaces an escaped number that is not a character
 LAST_CHARACTER = 0x10FFFF
@@ -38,14 +38,16 @@ class Subwords:
 
     def __init__(self, serialized: bytes) -> None:
         if not serialized.startswith(MAGIC):
-            raise ValueError("serialized must begin with the line of a file of subwords")
+            raise ValueError(f"serialized must begin with {MAGIC!r}")
         self.subwords = serialized[len(MAGIC) :].decode("utf-8").split("\n")[:-1]
         self._entries = [*SPECIAL, *self.subwords]
         self._ids = {subword: FIRST_ID + place for place, subword in reversed(list(enumerate(self.subwords)))}
         self._longest = max(map(len, self.subwords), default=0)
         self.alphabet = set("".join(self.subwords)) | set(_ESCAPING)
         if missing := [character for character in sorted(self.alphabet) if character not in self._ids]:
-            raise ValueError(f"there must be a subword {missing[0]!r}, as of every character in use and of {_ESCAPING}")
+            raise ValueError(
+                f"each character in use and each of {_ESCAPING} must be a subword; missing: {missing[0]!r}"
+            )
 
     def __len__(self) -> int:
         return FIRST_ID + len(self.subwords)
@@ -88,16 +90,16 @@ def serialized_subwords(subwords: Iterable[str]) -> bytes:
 
 
 def parts_of(text: str) -> list[str]:
-    """Splits a text into runs of letters and digits and runs of other characters, without single blanks in between."""
+    """Splits a text into runs of letters and digits and runs of other characters, without single spaces in between."""
     runs = ["".join(characters) for _, characters in itertools.groupby(text, _is_alphanumeric)]
     return [run for place, run in enumerate(runs) if run != " " or place in (0, len(runs) - 1)]
 
 
 def joined_parts(parts: Sequence[str]) -> str:
-    """Joins parts with a blank between two runs of letters and digits; the inverse of `parts_of`."""
+    """Joins parts with a space between two runs of letters and digits; the inverse of `parts_of`."""
     kinds = [_is_alphanumeric(part[:1]) for part in parts]
-    blanks = ["", *(" " * (left and right) for left, right in itertools.pairwise(kinds))]
-    return "".join(blank + part for blank, part in zip(blanks, parts, strict=False))
+    spaces = ["", *(" " * (left and right) for left, right in itertools.pairwise(kinds))]
+    return "".join(space + part for space, part in zip(spaces, parts, strict=False))
 
 
 def _is_alphanumeric(character: str) -> bool:

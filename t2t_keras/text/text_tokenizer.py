@@ -11,8 +11,8 @@ from t2t_keras.text.words import continues_word
 class TextTokenizer(Protocol):
     """Converts text to token ids and back, with the special ids of `t2t_keras.symbols`: pad 0, eos 1 and unk 2.
 
-    A tokenizer does not need to inherit this class. One that does only defines `vocab_size`, `encode`, `decode` and
-    `pieces`, and `marks_words` if it applies; it inherits the rest.
+    A tokenizer does not need to inherit this class. A subclass must define only `vocab_size`, `encode`, `decode` and
+    `pieces`, and `marks_words` if it applies.
     """
 
     @property
@@ -73,7 +73,7 @@ _MEMBERS = [name for name in vars(TextTokenizer) if not name.startswith("_")]
 
 
 def check_tokenizer(tokenizer: Any) -> None:
-    """Raises a ValueError that names what a tokenizer lacks, if it is not a `TextTokenizer`."""
+    """Raises a ValueError that names a missing member if a tokenizer is not a `TextTokenizer`."""
     for name in _MEMBERS:
         if not hasattr(tokenizer, name):
             raise ValueError(

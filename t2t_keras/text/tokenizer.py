@@ -178,7 +178,11 @@ class Tokenizer:
         return [self.decode(row) for row in ids]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the vocabulary entries of token ids, including special symbols; raises as `decode`."""
+        """Returns the vocabulary entries of token ids, including special symbols.
+
+        Raises:
+            ValueError: an id is not in the vocabulary.
+        """
         return [self.entries[token] for token in self._check_ids(ids)]
 
     def graph_tokenizer(self, name: str | None = None) -> Any:
@@ -191,7 +195,7 @@ class Tokenizer:
         Returns:
             A `tensorflow_text.SentencepieceTokenizer`, or a `GraphSubwords` for tensor2tensor's subwords. `tokenize`
             maps strings [batch] to an int32 RaggedTensor [batch, (tokens)] without end symbols. `detokenize` is its
-            inverse, except for blanks at the beginning of a text.
+            inverse, except for spaces at the beginning of a text.
 
         Reference: https://www.tensorflow.org/text/api_docs/python/text/SentencepieceTokenizer
         """
@@ -213,7 +217,7 @@ class Tokenizer:
 
 
 def _processor(serialized: bytes) -> Any:
-    """Returns the object that encodes and decodes text; raises as `Tokenizer`."""
+    """Returns the object that encodes and decodes text; raises a ValueError as `Tokenizer` does."""
     if serialized.startswith(MAGIC):
         return Subwords(serialized)
     try:
@@ -253,7 +257,7 @@ def trained_tokenizer(
     """Trains a vocabulary (section 5.1 of the paper).
 
     Text is not normalised (SentencePiece's default would rewrite characters such as "½"), and characters without an
-    entry are spelled in bytes. Decoding therefore restores the text exactly, except for runs of blanks with "bpe" and
+    entry are spelled in bytes. Decoding therefore restores the text exactly, except for runs of spaces with "bpe" and
     "unigram". The same sentences give the same model file.
 
     Args:
@@ -262,7 +266,7 @@ def trained_tokenizer(
         lowercase: whether the model lowercases text before encoding it, character by character, in Python and in
             graphs.
         vocab_type: "bpe" (byte-pair encoding), "unigram" (a unigram language model), "char" (characters) or "byte"
-            (UTF-8 bytes, and a separate entry for the blank).
+            (UTF-8 bytes, and a separate entry for the space).
         symbols: words that become a single token wherever they begin a word, such as the labels of a task.
         must_have_size: whether it is an error if the text is too small for `vocab_size` entries of "bpe" or "unigram";
             otherwise the vocabulary has fewer entries.
@@ -288,7 +292,7 @@ def trained_tokenizer(
                 sizes = {"vocab_size": vocab_size, **limit}
                 serialized = _train(sentences, model_type=vocab_type, **sizes, **options)
             else:
-                # Without other characters in the training text, bytes spell every character but the blank.
+                # Without other characters in the training text, bytes spell every character but the space.
                 text = sentences if vocab_type == "char" else [" "]
                 settings = {"model_type": "char", "use_all_vocab": True, "remove_extra_whitespaces": False}
                 serialized = _drop_rarest(_train(text, **settings, **options), vocab_size)
@@ -326,7 +330,7 @@ def _is_short(sentence: str) -> bool:
 
 
 def _drop_rarest(serialized: bytes, vocab_size: int) -> bytes:
-    """Removes the rarest characters beyond `vocab_size` entries from a character model; the blank must stay."""
+    """Removes the rarest characters beyond `vocab_size` entries from a character model; the space must stay."""
     model = sentencepiece_model_pb2.ModelProto.FromString(serialized)
     smallest = [entry.piece for entry in model.pieces].index(BLANK) + 1  # the most frequent characters come first
     if vocab_size < smallest:

@@ -13,8 +13,8 @@ from pathlib import Path
 from t2t_keras.errors import InputError
 from t2t_keras.text.sentences import find_sentences
 
-# Characters that may precede the first word of a sentence. A hyphen counts only with a blank behind it, unlike that of
-# "--option". Braces do not count, because of placeholders like "{name}".
+# Characters that may precede the first word of a sentence. A hyphen counts only if a space follows, unlike the hyphens
+# of "--option". Braces do not count, because of placeholders like "{name}".
 _FRONT = "(?:[ \u00a0\u202f'\"“”„‟‚‘’«»‹›(\\[¿¡–—•*「『（【]|- )*"
 _WITHIN_WORD = "[^ \u00a0\u202f\u3000'\"“”„‟‚‘’«»‹›()\\[\\]{}<>/.,;:!?¿¡…‽–—•*=|、。！？，；：「」『』（）【】-]"
 # Groups: the text before the first word, its first character, the rest of the word, and the rest of the text.
@@ -25,7 +25,7 @@ _WORD = re.compile(f"{_WITHIN_WORD}+")
 
 
 class Truecaser:
-    """Lowercases the first letter of texts that begin with a word which is usually written in lower case.
+    """Lowercases the first letter of texts that begin with a word that is usually written in lower case.
 
     Args:
         words: these words, in lower case.
@@ -61,7 +61,7 @@ class Truecaser:
 
     @property
     def serialized(self) -> bytes:
-        """The contents of the words' file: one word per line, sorted."""
+        """The contents of the file: one word per line, sorted."""
         return "".join(f"{word}\n" for word in sorted(self.words)).encode("utf-8")
 
     def truecased(self, text: str) -> str:
@@ -77,7 +77,7 @@ class Truecaser:
 def capitalised(text: str) -> str:
     """Returns a text on one line with a capital first letter.
 
-    Quotes, opening brackets, dashes, bullets and blanks may stand in front of the letter. Letters whose capital is not
+    Quotes, opening brackets, dashes, bullets and spaces may precede the letter. Letters whose capital is not
     a single character, such as "ß", stay as they are.
     """
     beginning = _BEGINNING.match(text)

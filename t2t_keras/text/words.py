@@ -22,6 +22,11 @@ def is_of_word(character: str) -> bool:
     return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
 
 
+def is_opening(character: str) -> bool:
+    """Returns whether a character is an opening bracket or quote."""
+    return unicodedata.category(character) in ("Ps", "Pi")
+
+
 def continues_word(piece: str) -> bool:
     """Returns whether a vocabulary entry continues the word at the end of the preceding token.
 
@@ -46,8 +51,13 @@ def is_apart(text: str, place: int) -> bool:
     return not (0 < place < len(text) and is_of_word(text[place - 1]) and is_of_word(text[place]))
 
 
+def is_between_units(text: str, place: int) -> bool:
+    """Returns whether a position is not within a word, or next to a Chinese or Japanese character."""
+    return is_apart(text, place) or CHARACTER.search(text, place - 1, place + 1) is not None
+
+
 def units(text: str) -> list[tuple[int, int]]:
-    """Returns the start and end of each unit of a text: each word, and each other character that is not a blank.
+    """Returns the start and end of each unit of a text: each word, and each other character that is not white space.
 
     Chinese and Japanese characters are single units, because these languages do not separate words. Joiners, combining
     marks and modifiers of emoji belong to the character before them.
@@ -56,8 +66,7 @@ def units(text: str) -> list[tuple[int, int]]:
     for place, character in enumerate(text):
         if not character.isspace():
             continues = ranges and ranges[-1][1] == place
-            in_word = not is_apart(text, place) and not CHARACTER.search(text, place - 1, place + 1)
-            if continues and (in_word or _extends(text, place)):
+            if continues and (not is_between_units(text, place) or _extends(text, place)):
                 ranges[-1] = (ranges[-1][0], place + 1)
             else:
                 ranges.append((place, place + 1))

@@ -20,7 +20,7 @@ from t2t_keras.data.batching import EpochPlans, Position
 from t2t_keras.data.pipeline import raising, training_dataset
 from t2t_keras.data.prepare import PreparedData
 from t2t_keras.errors import InputError
-from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, refusal
+from t2t_keras.inference.ctranslate2_engine import CTranslate2Engine, unsupported
 from t2t_keras.inference.translator import Translator
 from t2t_keras.inference.translator_settings import TranslatorSettings
 from t2t_keras.machine.remote import publishing, with_urls
@@ -159,7 +159,7 @@ class Trainer:
             return lambda: translator
         engine, data = CTranslate2Engine(longest_source=self.config.data.max_length), self.data
         if count := self.config.train.validation_sentences:
-            if reason := refusal(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
+            if reason := unsupported(model, self.config.decode, (), task(data.config.task).form(data.tokenizer)):
                 raise InputError(
                     f"train.validation_sentences={count}: on JAX sentences are translated by CTranslate2, which does "
                     f"not support {reason}; 0 disables these translations"

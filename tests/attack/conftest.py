@@ -1,4 +1,4 @@
-"""What the attacks share: a small exported model, servers of it in processes of their own, and what was measured."""
+"""Fixtures for attacks: a small export, servers in separate processes, and a report of measurements."""
 
 import contextlib
 import re
@@ -12,29 +12,29 @@ from tests.waiting import wait_until
 
 NORMAL = ("serving_default", {"text": ["A man in a blue shirt is standing on a ladder."]})
 
-_MEASURED: list[str] = []
+_REPORT: list[str] = []
 
 
 def pytest_addoption(parser):
-    parser.addoption("--bodies", type=int, default=5000, help="how many fuzzed bodies the server is sent")
+    parser.addoption("--bodies", type=int, default=5000, help="number of fuzzed request bodies")
 
 
 def pytest_terminal_summary(terminalreporter):
-    if _MEASURED:
+    if _REPORT:
         terminalreporter.section("measured")
-        for line in _MEASURED:
+        for line in _REPORT:
             terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")
-def measured():
-    """Takes lines that are printed at the end."""
-    return _MEASURED.append
+def report_line():
+    """Adds a line to the report, which is printed at the end."""
+    return _REPORT.append
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory):
-    """The directory of a small model."""
+def attacked_export(tmp_path_factory):
+    """The directory of a small export."""
     from tests import programs
     from tests.export import exporting
 
@@ -48,34 +48,34 @@ def exported(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def serve(exported, tmp_path_factory):
-    """Starts a server with some flags for a block, and looks after the attack whether it is as it was before."""
+def serve(attacked_export, tmp_path_factory):
+    """Starts a server for a block, and afterwards checks that it still works and that its log is short."""
 
     @contextlib.contextmanager
-    def started(*flags):
+    def start_server(*flags):
         log_path, start = tmp_path_factory.mktemp("log") / "server.log", time.monotonic()
-        with Served(str(exported), str(log_path), *flags) as server:
+        with Served(str(attacked_export), str(log_path), *flags) as server:
             before = ask_rest(server.rest, *NORMAL)
             yield server
             assert server.alive, server.log
-            wait_until(lambda: _answers(server))
+            wait_until(lambda: _is_ready(server))
             assert same(ask_rest(server.rest, *NORMAL), before)
             assert server.stop() == 0
             assert "Traceback" not in server.log and not re.search(r"^\S+ \S+ CRITICAL ", server.log, re.MULTILINE)
-            # What is refused is told once a minute, by interface and reason.
+            # Rejected requests are logged at most once a minute per interface and reason.
             assert len(server.log.splitlines()) < 50 + (time.monotonic() - start) / 60 * 8, server.log
 
-    return started
+    return start_server
 
 
 @pytest.fixture(scope="module")
 def server(serve):
-    """A server with the usual flags."""
+    """A server with the default flags."""
     with serve() as server:
         yield server
 
 
-def _answers(server):
+def _is_ready(server):
     with contextlib.suppress(OSError):
         return hostile_clients.get(server.rest, "/v1/models/model")[0] == 200
     return False

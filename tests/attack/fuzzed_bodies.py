@@ -1,4 +1,4 @@
-"""Requests that go wrong in every way that a seed can draw; the same seed draws the same request."""
+"""Random invalid requests; the same seed gives the same request."""
 
 import base64
 import functools
@@ -24,7 +24,7 @@ TEXTS = [
     "\x00\t\r\n",
     "a" * 300,
 ]
-# What documents are made of, well and badly.
+# Parts of valid and invalid documents.
 MARKUP = [
     *("<p>", "</p>", "<b>", "</b>", "<br/>", "<br>", "<a href='x'>", "</a>", "<a href='", "<", ">", "</", "<b", "&"),
     *("&amp;", "&#x110000;", "&#0;", "&nbsp;", "&quot", "<!--", "-->", "<script>", "</script>", "<textarea>", "<pre>"),
@@ -42,7 +42,7 @@ MARKUP = [
     ),
     *("{name}", "{{x}}", "%s", "%(name)d", "${x}", "{", "}", "%", "<b>a</b>", "<i>dogs</i> play", "\ue000", "1", "."),
 ]
-WHOLE = 2 << 20  # bytes, above the limit of a body
+LARGE = 2 << 20  # bytes, above the limit of a body
 SERVICE = "/tensorflow.serving.{}"
 METHODS = [
     "PredictionService/GetModelMetadata",
@@ -55,7 +55,7 @@ METHODS = [
 
 
 def call(draw):
-    """A signature and inputs that it takes."""
+    """Draws a signature and valid inputs."""
     rows = draw.randint(1, 4)
     texts = [draw.choice(TEXTS) for _ in range(rows)]
     signature = draw.choice(
@@ -84,14 +84,14 @@ def call(draw):
 
 
 def document(draw):
-    """A text with markup, of which hardly anything is in its place."""
+    """Draws a text with mostly invalid markup."""
     whole = "<p>Two <b>dogs</b> play, {name}.</p>"
     parts = [draw.choice([*MARKUP, *TEXTS[:3], whole]) for _ in range(draw.choice([0, 1, 3, 10, 60]))]
     return draw.choice([whole, f"<x>{whole * draw.randint(1, 20)}</x>", draw.choice(MARKUP) * 900, "".join(parts)])
 
 
 def marked_call(draw):
-    """The content of a request with documents, whose kind they may be of."""
+    """Draws the content of a request with documents."""
     kind, documents = draw.choice(["html", "xml", "placeholders"]), [document(draw) for _ in range(draw.randint(1, 3))]
     inputs = draw.choice([{"inputs": {"text": documents}}, {"inputs": documents}, {"instances": documents}])
     attributes = draw.choice([{}, {}, {"markup_attributes": draw.choice([["href", "b"], [], "alt", [1]])}])
@@ -99,9 +99,9 @@ def marked_call(draw):
 
 
 def glossed_call(draw):
-    """The content of a request with a glossary, of which some have entries that cannot be used."""
+    """Draws the content of a request with a glossary, which may have invalid entries."""
     words = ["Two", "dog", "A man", "Zwei Hunde", "spielen", "日本", "a", ".", "<b>", "x" * 300]
-    odd = ["", "|", " ", "\t", "\x00", "\u2581", "</s>", "\U0001f600", "a|" * 400]
+    unusual = ["", "|", " ", "\t", "\x00", "\u2581", "</s>", "\U0001f600", "a|" * 400]
     entries = [
         [
             draw.choice([*words, f"dog {number}"]),
@@ -111,13 +111,13 @@ def glossed_call(draw):
     ]
     entries = list({term: [term, forms] for term, forms in entries}.values())
     if entries and draw.random() < 0.3:
-        entries[draw.randrange(len(entries))][draw.randrange(2)] = draw.choice(odd)
+        entries[draw.randrange(len(entries))][draw.randrange(2)] = draw.choice(unusual)
     texts = [draw.choice(TEXTS) for _ in range(draw.randint(1, 4))]
     return {"glossary": entries, **draw.choice([{"inputs": {"text": texts}}, {"instances": texts}])}
 
 
 def json_call(draw):
-    """The content of a request that is right, but for documents of another kind and odd glossaries."""
+    """Draws the content of a request, which is valid except for documents and glossaries."""
     if draw.random() < 0.3:
         return draw.choice([marked_call, glossed_call])(draw)
     signature, inputs = call(draw)
@@ -127,8 +127,8 @@ def json_call(draw):
     return {"signature_name": signature, "instances": [dict(zip(inputs, row, strict=True)) for row in rows]}
 
 
-def odd_text(draw):
-    """A JSON value, as text, that is no ordinary one."""
+def unusual_json(draw):
+    """Draws the text of an unusual JSON value."""
     depth = draw.choice([2, 30, 100, 300, 490, 900, 990, 1000, 1100, 3000, 100_000])
     return draw.choice(
         [
@@ -152,106 +152,106 @@ def odd_text(draw):
     )()
 
 
-def with_odd_value(draw):
-    """A right request in which one value, somewhere, is an odd one."""
+def call_with_unusual_value(draw):
+    """Draws a valid request and replaces one value by an unusual one."""
     content = json_call(draw)
-    place, key = content, draw.choice(list(content))
-    while isinstance(place[key], dict | list) and place[key] and draw.random() < 0.75:
-        place = place[key]
-        key = draw.choice(list(place)) if isinstance(place, dict) else draw.randrange(len(place))
-    mark = "an odd value stands here"
-    place[key] = mark
-    return json.dumps(content).replace(json.dumps(mark), odd_text(draw)).encode()
+    parent, key = content, draw.choice(list(content))
+    while isinstance(parent[key], dict | list) and parent[key] and draw.random() < 0.75:
+        parent = parent[key]
+        key = draw.choice(list(parent)) if isinstance(parent, dict) else draw.randrange(len(parent))
+    mark = "replaced by an unusual value"
+    parent[key] = mark
+    return json.dumps(content).replace(json.dumps(mark), unusual_json(draw)).encode()
 
 
-def flipped(draw, body):
-    """Some bytes are others."""
+def flip_bytes(draw, body):
+    """Replaces some bytes."""
     changed = bytearray(body)
     for _ in range(draw.choice([1, 1, 2, 5, 20])):
         changed[draw.randrange(len(changed))] = draw.randrange(256)
     return bytes(changed)
 
 
-def cut(draw, body):
-    """The end is missing, or the beginning."""
-    place = draw.randrange(len(body))
-    return body[:place] if draw.random() < 0.8 else body[place:]
+def truncate(draw, body):
+    """Removes the end or the beginning."""
+    end = draw.randrange(len(body))
+    return body[:end] if draw.random() < 0.8 else body[end:]
 
 
-def spliced(draw, body):
-    """A piece is there twice, or many times."""
+def repeat_part(draw, body):
+    """Repeats a part once or many times."""
     start, end = sorted(draw.randrange(len(body) + 1) for _ in range(2))
     return body[:end] + body[start:end] * draw.choice([1, 2, 50 if end - start < 1000 else 3]) + body[end:]
 
 
 def noise(draw):
-    """Bytes without sense."""
+    """Draws random bytes."""
     return draw.randbytes(draw.choice([0, 1, 10, 100, 1000, 100_000]))
 
 
-def damaged(draw, body):
-    """In one of several ways."""
-    return draw.choice([flipped, cut, spliced])(draw, body) if body else noise(draw)
+def damage(draw, body):
+    """Damages a body in one of several ways."""
+    return draw.choice([flip_bytes, truncate, repeat_part])(draw, body) if body else noise(draw)
 
 
 def body(draw):
-    """The body of a request of REST."""
-    right = json.dumps(json_call(draw), ensure_ascii=draw.random() < 0.5).encode()
-    kinds = [lambda: damaged(draw, right), lambda: with_odd_value(draw), lambda: odd_text(draw).encode()]
-    rare = [lambda: noise(draw), lambda: right.decode().encode("utf-16"), lambda: b" " * WHOLE, lambda: right]
+    """Draws the body of a REST request."""
+    valid = json.dumps(json_call(draw), ensure_ascii=draw.random() < 0.5).encode()
+    kinds = [lambda: damage(draw, valid), lambda: call_with_unusual_value(draw), lambda: unusual_json(draw).encode()]
+    rare = [lambda: noise(draw), lambda: valid.decode().encode("utf-16"), lambda: b" " * LARGE, lambda: valid]
     return draw.choice(kinds if draw.random() < 0.85 else rare)()
 
 
 @functools.cache
-def bomb(size):
-    """So many bytes, compressed."""
+def compress_zeros(size):
+    """Compresses `size` zero bytes."""
     return gzip.compress(bytes(size), 1, mtime=0)
 
 
-def packed(draw, content):
-    """Compressed, well or badly, or to so few bytes that they become very many."""
+def compress(draw, content):
+    """Compresses the content correctly or incorrectly, or returns a decompression bomb."""
     return draw.choice(
         [
             lambda: gzip.compress(content, mtime=0),
-            lambda: damaged(draw, gzip.compress(content, mtime=0)),
-            lambda: bomb(draw.choice([1 << 20, 1 << 26])),
+            lambda: damage(draw, gzip.compress(content, mtime=0)),
+            lambda: compress_zeros(draw.choice([1 << 20, 1 << 26])),
             lambda: gzip.compress(gzip.compress(content, mtime=0), mtime=0),
             lambda: content,
         ]
     )()
 
 
-def odd_head(draw, size):
-    """A head that does not tell the truth, or none."""
-    right = head(size)
+def invalid_head(draw, size):
+    """Draws an invalid or misleading head of a request."""
+    valid = head(size)
     length = b"Content-Length: %d" % size
     other = draw.choice(
         ["-1", "1e3", "0x10", "+5", "", "5, 5", "٣", "9" * 30, "9" * 5000, str(size + 7), str(size // 2)]
     )
     return draw.choice(
         [
-            lambda: right.replace(length, f"Content-Length: {other}".encode()),
-            lambda: right.replace(length, length + b"\r\n" + length),
-            lambda: right.replace(length, b"Transfer-Encoding: chunked"),
-            lambda: right.replace(length, b"Transfer-Encoding: gzip, chunked"),
-            lambda: right.replace(length, length + b"\r\nExpect: 100-continue"),
-            lambda: right.replace(
+            lambda: valid.replace(length, f"Content-Length: {other}".encode()),
+            lambda: valid.replace(length, length + b"\r\n" + length),
+            lambda: valid.replace(length, b"Transfer-Encoding: chunked"),
+            lambda: valid.replace(length, b"Transfer-Encoding: gzip, chunked"),
+            lambda: valid.replace(length, length + b"\r\nExpect: 100-continue"),
+            lambda: valid.replace(
                 length, length + b"\r\nContent-Encoding: " + draw.choice([b"br", b"\xff", b"gzip, gzip"])
             ),
-            lambda: right.replace(b"localhost", draw.choice([b"[", b"localhost/[", b"a" * 5000, b"\xff", b"", b"@:"])),
-            lambda: right.replace(b"Connection", draw.choice([b"X" * 70_000, b"Upgrade: h2c\r\nA", b"\xff"])),
-            lambda: right.replace(b":predict", odd_path(draw)),
-            lambda: right.replace(MODEL.encode(), odd_path(draw)),
+            lambda: valid.replace(b"localhost", draw.choice([b"[", b"localhost/[", b"a" * 5000, b"\xff", b"", b"@:"])),
+            lambda: valid.replace(b"Connection", draw.choice([b"X" * 70_000, b"Upgrade: h2c\r\nA", b"\xff"])),
+            lambda: valid.replace(b":predict", unusual_path(draw)),
+            lambda: valid.replace(MODEL.encode(), unusual_path(draw)),
             lambda: head(
                 size, draw.choice(["GET", "PUT", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PRI", "gEt", "\x01"])
             ),
-            lambda: damaged(draw, right),
+            lambda: damage(draw, valid),
         ]
     )()
 
 
-def odd_path(draw):
-    """A path that leads nowhere, or somewhere else."""
+def unusual_path(draw):
+    """Draws an unknown or a different path."""
     pieces = [
         "/versions/",
         "1",
@@ -275,7 +275,7 @@ def odd_path(draw):
 
 
 def libretranslate(draw):
-    """All bytes of a request in LibreTranslate's format: JSON or a form, right, damaged or with an odd value."""
+    """Draws a request in LibreTranslate's format: JSON or a form; valid, damaged or with an unusual value."""
     texts = [draw.choice([*TEXTS, document(draw)]) for _ in range(draw.choice([1, 3]))]
     fields = {
         "q": draw.choice([texts, texts[0]]),
@@ -289,8 +289,8 @@ def libretranslate(draw):
     if draw.random() < 0.5:
         kind, content = "application/json", json.dumps(fields)
         if draw.random() < 0.3:
-            fields[draw.choice(list(fields))] = mark = "an odd value stands here"
-            content = json.dumps(fields).replace(json.dumps(mark), odd_text(draw))
+            fields[draw.choice(list(fields))] = mark = "replaced by an unusual value"
+            content = json.dumps(fields).replace(json.dumps(mark), unusual_json(draw))
         content = content.encode()
     elif draw.random() < 0.5:
         kind, content = "application/x-www-form-urlencoded", urllib.parse.urlencode(fields, errors="replace").encode()
@@ -299,27 +299,27 @@ def libretranslate(draw):
         parts = [f'--xyz\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{fields[name]}' for name in fields]
         content = "\r\n".join([*parts, "--xyz--"]).encode("utf-8", "replace")
     if draw.random() < 0.3:
-        content = damaged(draw, content)
+        content = damage(draw, content)
     path = draw.choice(["/translate", "/translate", "/detect", "/languages"])
     return head(len(content), path=path).replace(b"\r\n\r\n", f"\r\nContent-Type: {kind}\r\n\r\n".encode()) + content
 
 
 def rest(seed):
-    """All bytes that a client of REST sends, and whether each of them belongs to one whole request."""
+    """Returns the bytes of a REST client, and whether they are a complete request."""
     draw = random.Random(seed)
     if draw.random() < 0.1:
         return libretranslate(draw), True
     content = body(draw)
     if draw.random() < 0.15:
-        content = packed(draw, content)
+        content = compress(draw, content)
         return head(len(content)).replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + content, True
     if draw.random() < 0.15:
-        return odd_head(draw, len(content)) + content, False
+        return invalid_head(draw, len(content)) + content, False
     return head(len(content)) + content, True
 
 
-def odd_tensor(draw):
-    """A tensor that is none, or not the one that is wanted."""
+def unusual_tensor(draw):
+    """Draws an invalid or unexpected tensor."""
     proto = tensor_pb2.TensorProto(dtype=draw.choice([0, 1, 3, 7, 7, 7, 9, 14, 20, 21, 23, 77, 101, 2**31 - 1]))
     sizes = draw.choice([[], [1], [2], [0], [-1], [1 << 40], [2**62, 2**62], [1 << 20], [1] * 40, [3] * 300, [1, 1]])
     if draw.random() < 0.02:
@@ -347,18 +347,20 @@ def odd_tensor(draw):
 
 
 def predict_request(draw):
-    """A right message, or one whose parts are wrong each by itself."""
+    """Draws a valid message, or a message with invalid parts."""
     signature, inputs = call(draw)
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name, made.model_spec.signature_name = "model", signature
+    predict_message = predict_pb2.PredictRequest()
+    predict_message.model_spec.name, predict_message.model_spec.signature_name = "model", signature
     for name, values in inputs.items():
         kind = {"seed": tf.int64, "text": tf.string}.get(name)
-        made.inputs[name].CopyFrom(tf.make_tensor_proto(np.array(values), kind))
+        predict_message.inputs[name].CopyFrom(tf.make_tensor_proto(np.array(values), kind))
     if draw.random() < 0.6:
-        made.inputs[draw.choice([*inputs, "text", "", "x" * 20_000])].CopyFrom(odd_tensor(draw))
+        predict_message.inputs[draw.choice([*inputs, "text", "", "x" * 20_000])].CopyFrom(unusual_tensor(draw))
     if draw.random() < 0.1:
-        made.output_filter.extend(draw.choice(["", "score", "x" * 2000, "score"]) for _ in range(draw.choice([1, 200])))
-    spec = made.model_spec
+        predict_message.output_filter.extend(
+            draw.choice(["", "score", "x" * 2000, "score"]) for _ in range(draw.choice([1, 200]))
+        )
+    spec = predict_message.model_spec
     if draw.random() < 0.1:
         spec.name = draw.choice(["", "other", "x" * 20_000, "model\n", "ä"])
     if draw.random() < 0.1:
@@ -367,21 +369,21 @@ def predict_request(draw):
         spec.version.value = draw.choice([0, 1, 7, -1, 2**63 - 1, -(2**63)])
     elif draw.random() < 0.1:
         spec.version_label = draw.choice(["stable", "x" * 20_000, "\n"])
-    return made
+    return predict_message
 
 
 def grpc(seed):
-    """A method's path and a message for it."""
+    """Returns the path of a gRPC method, and a message for it."""
     draw = random.Random(seed)
-    made = predict_request(draw)
-    right = made.SerializeToString()
+    predict_message = predict_request(draw)
+    valid = predict_message.SerializeToString()
     if draw.random() < 0.1:
         method = SERVICE.format(draw.choice(METHODS)) if draw.random() < 0.8 else "/grpc.health.v1.Health/Check"
-        spec = made.SerializePartialToString() if draw.random() < 0.3 else b"\x0a\x07\x0a\x05model"
-        return method, spec if draw.random() < 0.5 else damaged(draw, spec)
-    message = right
+        spec = predict_message.SerializePartialToString() if draw.random() < 0.3 else b"\x0a\x07\x0a\x05model"
+        return method, spec if draw.random() < 0.5 else damage(draw, spec)
+    message = valid
     if draw.random() < 0.5:
-        message = damaged(draw, right) if draw.random() < 0.9 else noise(draw)
+        message = damage(draw, valid) if draw.random() < 0.9 else noise(draw)
     if draw.random() < 0.01:
-        message = right + b"\x0a" + base64.b64encode(bytes(WHOLE))
+        message = valid + b"\x0a" + base64.b64encode(bytes(LARGE))
     return SERVICE.format("PredictionService/Predict"), message

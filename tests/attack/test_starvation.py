@@ -1,4 +1,4 @@
-"""Small requests beside clients that post as long a text as they may."""
+"""Small requests while other clients post texts of the maximum length."""
 
 import http.client
 import itertools
@@ -20,17 +20,17 @@ _NUMBERS = itertools.count()
 
 
 def post(connection, text):
-    """The seconds that an answer took."""
-    begun = time.monotonic()
+    """The seconds until the response."""
+    started = time.monotonic()
     connection.request("POST", f"{MODEL}:predict", json.dumps({"inputs": {"text": [text]}}))
     response = connection.getresponse()
     response.read()
     assert response.status == 200
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 def small_requests(server):
-    """Of a client that asks for one short sentence after another, each a new one."""
+    """The times of a client that sends different short sentences one after the other."""
     connection = http.client.HTTPConnection(server.rest, timeout=60)
     try:
         return [post(connection, f"A man has {next(_NUMBERS)} dogs.") for _ in range(REQUESTS)]
@@ -39,48 +39,48 @@ def small_requests(server):
 
 
 class LongTexts:
-    """Clients that post long texts, some without the end of a sentence, from the beginning of a block to its end."""
+    """Clients that post long texts, half of them without sentence boundaries, while the context is open."""
 
     def __init__(self, server):
         self._server = server
-        self._over = threading.Event()
-        self.answered = [0] * CLIENTS
+        self._stopped = threading.Event()
+        self.num_answered = [0] * CLIENTS
         self._threads = [threading.Thread(target=self._client, args=(number,)) for number in range(CLIENTS)]
 
     def __enter__(self):
         for thread in self._threads:
             thread.start()
-        while not any(self.answered):
+        while not any(self.num_answered):
             time.sleep(0.01)
         return self
 
     def __exit__(self, *error):
-        self._over.set()
+        self._stopped.set()
         for thread in self._threads:
             thread.join()
 
     def _client(self, number):
         connection = http.client.HTTPConnection(self._server.rest, timeout=60)
         words = "Two dogs play in the snow. " if number % 2 else "dog and snow "
-        while not self._over.is_set():
+        while not self._stopped.is_set():
             post(connection, f"{next(_NUMBERS)} {words * LETTERS}"[:LETTERS])
-            self.answered[number] += 1
+            self.num_answered[number] += 1
         connection.close()
 
 
-def test_long_texts_hold_up_no_short_ones(server, measured):
-    small_requests(server)  # what a first request costs does not count
-    quiet, beside, answered = [], [], 0
+def test_long_texts_do_not_delay_short_texts(server, report_line):
+    small_requests(server)  # warm-up
+    quiet, under_load, num_answered = [], [], 0
     for _ in range(ROUNDS):
         quiet += small_requests(server)
         with LongTexts(server) as long_texts:
-            beside += small_requests(server)
-        answered += sum(long_texts.answered)
-    half, most = statistics.median(beside), statistics.quantiles(beside, n=100)[98]
-    ratio = half / statistics.median(quiet)
-    measured(
+            under_load += small_requests(server)
+        num_answered += sum(long_texts.num_answered)
+    median, p99 = statistics.median(under_load), statistics.quantiles(under_load, n=100)[98]
+    ratio = median / statistics.median(quiet)
+    report_line(
         f"short texts: p50 {1000 * statistics.median(quiet):.0f} ms; beside {CLIENTS} clients of {LETTERS:,} letters, "
-        f"of which {answered} were answered: p50 {1000 * half:.0f} ms, {ratio:.1f} times, p99 {1000 * most:.0f} ms"
+        f"of which {num_answered} were answered: p50 {1000 * median:.0f} ms, {ratio:.1f} times, p99 {1000 * p99:.0f} ms"
     )
-    assert answered >= CLIENTS * ROUNDS
-    assert ratio <= 3 and most <= 1
+    assert num_answered >= CLIENTS * ROUNDS
+    assert ratio <= 3 and p99 <= 1

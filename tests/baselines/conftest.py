@@ -1,3 +1,5 @@
+"""Seeds the random numbers of each test."""
+
 import keras
 import pytest
 

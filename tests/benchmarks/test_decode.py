@@ -72,7 +72,7 @@ def test_position_tables_are_extended_and_removed_for_our_engine(encoding, monke
     sizes, weights = decode_task.model_and_weights(argparse.Namespace(model_dir=None, preset="tiny", seed=1), 20, 8)
     table = weights["target_positions/table"]
     assert table.shape == (8, 128) and sizes.vocab_size == 20
-    own_weights = decode_engines.own_weights(weights, dataclasses.asdict(sizes))
+    own_weights = decode_engines.trained_weights(weights, dataclasses.asdict(sizes))
     if encoding == "learned":
         assert (table[5:] == table[4]).all() and own_weights["target_positions/table"].shape == (5, 128)
     else:
@@ -96,10 +96,10 @@ class StubBench:
 def test_an_engine_is_rejected_if_its_scores_differ_by_more_than_rounding(capsys):
     engines = ("ours", "ctranslate2_float32", "ctranslate2_int8")
     bench = StubBench(ours=-2.0, ctranslate2_float32=-2.00002, ctranslate2_int8=-2.1)
-    assert decode.proven(bench, engines) == list(engines)
+    assert decode.check_engines(bench, engines) == list(engines)
     differing_bench = StubBench(ours=-2.0, ctranslate2_float32=-2.0004, ctranslate2_int8=-2.1)
     with pytest.raises(RuntimeError, match="ctranslate2_float32 does not compute our model"):
-        decode.proven(differing_bench, engines)
+        decode.check_engines(differing_bench, engines)
     assert "log-probabilities differ by 4.0e-04 at most" in capsys.readouterr().out
 
 
@@ -116,7 +116,7 @@ def test_the_probabilities_of_all_tokens_except_padding_sum_to_one(engine, data,
     assert sum(np.exp(row[0]) for row in rows) == pytest.approx(1, abs=1e-5)
 
 
-@pytest.mark.parametrize("endings", ["given", pytest.param("natural", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("endings", ["fixed", pytest.param("natural", marks=pytest.mark.slow)])
 def test_available_engines_are_measured_and_missing_ones_reported(
     endings, data, tmp_path, monkeypatch, capsys, forked_engines
 ):

@@ -53,9 +53,9 @@ def test_the_load_generator_counts_right_and_wrong_answers(served, tmp_path):
 
 
 def test_mixed_requests_are_compared_with_separate_ones(served):
-    alone = serving_faults.Alone.__new__(serving_faults.Alone)
-    alone.requests = [("serving_default", {"text": ["one"]}), ("align", {"text": ["two words"]})]
-    alone.answers = [serving_process.ask_rest(served.rest, *request) for request in alone.requests]
-    assert serving_faults.mixed(served, alone, 40) == "40 of 40 as when sent alone"
-    alone.answers.reverse()
-    assert serving_faults.mixed(served, alone, 40) == "0 of 40 as when sent alone"
+    known = serving_faults.KnownAnswers.__new__(serving_faults.KnownAnswers)
+    known.requests = [("serving_default", {"text": ["one"]}), ("align", {"text": ["two words"]})]
+    known.answers = [serving_process.ask_rest(served.rest, *request) for request in known.requests]
+    assert serving_faults.mixed(served, known, 40) == "40 of 40 answers equal those to single requests"
+    known.answers.reverse()
+    assert serving_faults.mixed(served, known, 40) == "0 of 40 answers equal those to single requests"

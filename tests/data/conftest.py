@@ -1,3 +1,5 @@
+"""Fixtures of the tests that prepare data."""
+
 import pytest
 
 

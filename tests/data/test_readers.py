@@ -384,6 +384,7 @@ def encrypted_archive():
         ("p.csv", b"Hello, world,Hallo, Welt\n", "4 columns; expected two, or a header that names 'source' and"),
         ("j.csv", b"a\nb\n", "expected source and target separated by a comma"),
         ("k.csv", b'a,b\nc,"d\n' + b"e,f\n" * 50_000, r"line 2: .* is a quote not closed\?"),
+        ("q.csv", b'a,b\nc,"d\ne,f\n', "line 2: a quote is not closed"),
         ("l.tsv.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff", "broken compressed file"),
         ("o.tsv", lambda: zstandard(b"a\tb\n" * 1000)[:-3], "broken compressed file"),
         ("m.tsv.gz", b"a\tb\n", "not a .gz file, or damaged"),
@@ -422,7 +423,7 @@ def test_carriage_returns_end_lines_only_in_files_without_line_feeds(tmp_path):
     target = write_file(tmp_path, "a.de", "eins\r\nzw\rei\n\nvier")
     read = pair_source(source, target, ENGLISH_GERMAN)
     assert list(read()) == [("one", "eins"), ("two", "zw\rei"), ("", ""), ("four", "vier")]
-    assert not read.splits, "without line feeds, the file cannot be divided"
+    assert not read.is_splittable, "without line feeds, the file cannot be divided"
     table = write_file(tmp_path, "a.tsv", tsv(*((f"row {n}", f"Zeile {n}") for n in range(100)), end="\r"))
     assert len(list(read_pairs(table, None, ENGLISH_GERMAN))) == 100
 

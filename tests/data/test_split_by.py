@@ -7,7 +7,7 @@ import pytest
 
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData, prepare
-from t2t_keras.fitting.fit_steps import settings_applied
+from t2t_keras.fitting.fit_steps import apply_choices
 from t2t_keras.planning.fit_rules import Choice
 from tests.data.small_corpora import CONFIG, corpus_of, random_pairs
 
@@ -48,5 +48,5 @@ def test_other_tasks_and_earlier_folders_use_sentences(tmp_path):
 
 
 def test_a_fitted_configuration_splits_the_same_way():
-    assert settings_applied([Choice("preset", "tiny", "")], {"split": "lines"}).decode.split == "lines"
+    assert apply_choices([Choice("preset", "tiny", "")], {"split": "lines"}).decode.split == "lines"
     assert Config().decode.split == "sentences"

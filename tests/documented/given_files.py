@@ -1,4 +1,4 @@
-"""The files that a reader of the documents has: small ones, with the names that the pages take for granted."""
+"""The small files that the commands of the documents read."""
 
 import gzip
 import itertools
@@ -38,7 +38,7 @@ PAIRS = [
         zip(*words, strict=True) for words in itertools.product(*map(dict.items, (WHO, DOES, WHERE)))
     )
 ]
-# Pages of parallel text, and what they stand for in the names: their pairs.
+# The texts of file names in the documents.
 TRAIN, VALID, TEST = PAIRS[:200], PAIRS[200:206], PAIRS[206:212]
 SPLITS = {
     **dict.fromkeys(("a", "train", "more", "m", "few", "animals"), TRAIN),
@@ -80,12 +80,12 @@ TEXTS = {
 PACKED = ("captions.en.gz", "multi30k/train.en.gz", "tatoeba/en-de.train.en.gz", "tatoeba/en-fr.train.en.gz")
 
 
-def write(folder: Path) -> None:
-    """Writes them all into a folder."""
+def write_files(folder: Path) -> None:
+    """Writes all files into a folder."""
     for name, pairs in SPLITS.items():
         for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
             (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        # Stands for French: no two languages may have the same text.
+        # In place of French, because each language needs a different text.
         (folder / f"{name}.fr").write_text("".join(f"Oui: {line}\n" for _, line in pairs), encoding="utf-8")
     for ending, (task, names) in TASKS.items():
         for name in names:
@@ -101,7 +101,7 @@ def write(folder: Path) -> None:
     certificate, key = make_certificate(folder)
     Path(certificate).rename(folder / "chain.pem")
     Path(key).rename(folder / "key.pem")
-    # What pages show in blocks of their own.
+    # Files that the pages show in code blocks.
     code = re.findall(r"^```python\n(# gated\.py\n.*?)^```", _page("change_the_model"), re.MULTILINE | re.DOTALL)
     requests = re.findall(r"^```json\n(.*?)^```", _page("requests"), re.MULTILINE | re.DOTALL)
     (folder / "gated.py").write_text(code[0], encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The commands of README and the documents, as a reader would paste them."""
+"""The shell commands of the README and the documents."""
 
 import dataclasses
 import functools
@@ -14,10 +14,10 @@ BLOCK = re.compile(r"^```(\{?[\w-]*\}?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One command of a page.
+    """A command of a page.
 
     Attributes:
-        page: the page's name without its ending.
+        page: the name of the page without its suffix.
         text: the command on one line.
     """
 
@@ -40,42 +40,42 @@ class Command:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What stands before the command."""
+        """The environment variables before the command."""
         return self._parts[0]
 
     @property
     def words(self) -> list[str]:
-        """The command and its arguments."""
+        """The command and its arguments, without redirections."""
         return self._parts[1]
 
     @property
     def stdin(self) -> str | None:
-        """The file after <."""
+        """The file that is redirected to standard input."""
         return self._parts[2].get("<")
 
     @property
     def stdout(self) -> str | None:
-        """The file after >."""
+        """The file to which standard output is redirected."""
         return self._parts[2].get(">")
 
     @property
     def module(self) -> str:
-        """What `python -m` runs; empty if it is another command."""
+        """The module that `python -m` runs, or an empty string."""
         return self.words[2] if self.words[:2] == ["python", "-m"] else ""
 
     @property
     def program(self) -> str:
-        """The name of a program of launch/; empty if it is something else."""
+        """The name of a program of launch/, or an empty string."""
         return self.module.removeprefix("launch.") if self.module.startswith("launch.") else ""
 
     def values(self, *flags: str) -> list[str]:
-        """The last value of each flag, of those that are given; all values of one that may be repeated."""
-        given = [word[2:].partition("=") for word in self.words if word.startswith("--") and "=" in word]
-        found = []
+        """The last value of each given flag, or all values of a repeatable flag."""
+        flags_given = [word[2:].partition("=") for word in self.words if word.startswith("--") and "=" in word]
+        result = []
         for flag in flags:
-            values = [value for name, _, value in given if name == flag]
-            found += values if flag == "ensemble" else values[-1:]
-        return found
+            values = [value for name, _, value in flags_given if name == flag]
+            result += values if flag == "ensemble" else values[-1:]
+        return result
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text}"

@@ -1,6 +1,6 @@
 """Runs a program of the documents: `python -m tests.documented.program MODULE [argument ...]`.
 
-Made-up text stands in the place of the corpora that programs download, and graphs run as they were traced.
+Generated text replaces downloaded corpora, and TensorFlow does not optimize graphs.
 """
 
 import functools
@@ -12,7 +12,7 @@ import tensorflow as tf
 from t2t_keras.data.sources import corpora
 from t2t_keras.data.sources.corpora import Corpus
 
-# The letters of the documents' sentences, so that none of their words is protected as unknown.
+# With the letters of the sentences in the documents, so that no word counts as unknown.
 LETTERS = "The quick brown fox jumps over a lazy dog. Please Select Your CPU."
 SPLITS = {"train": (0, 200), "valid": (200, 206), "test": (206, 212)}
 
@@ -32,7 +32,7 @@ for name in (*NAMES, "tensorflow_datasets"):
     assert callable(getattr(corpora, name))
     setattr(corpora, name, _corpus)
 
-# `launch.quickstart` has no flags for sizes.
+# `launch.quickstart` does not have flags for sizes.
 SMALL = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "train.max_steps": 9}
 
 

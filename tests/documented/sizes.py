@@ -1,6 +1,7 @@
-"""What makes the commands of the documents small enough to run, and which of them no test runs.
+"""Reduces the sizes in the documented commands, and lists commands that no test runs.
 
-Each table is read from the top: a regular expression that is searched for in "page: command", and what it means.
+The rows of each table are applied in order. The first column is a regular expression, which is matched with
+"page: command".
 """
 
 import importlib.util
@@ -8,7 +9,7 @@ import re
 
 from .pages import Command
 
-SECONDS = 1200  # what takes longer hangs, however busy the machine is
+SECONDS = 1200  # a command that takes longer hangs, even on a busy machine
 
 _TRANSFORMERS = "tiny|base|big|parsing_small|gated_tiny"
 _LAYERS = "--set model.num_encoder_layers=1 --set model.num_decoder_layers=1"
@@ -17,24 +18,27 @@ _SLOW = "--set train.max_steps=3 --set train.learning_rate_scale=0.01"
 _RECIPES = "--set data.vocab_size=320 --set train.tokens_per_batch=400"
 _FEW_LAYERS = "--set model.num_encoder_layers=4"
 
-# Words that follow a command. A later row's come last, so that they win.
-APPENDED = (
+# Flags to append to matching commands. Later rows override earlier rows.
+APPENDED_FLAGS = (
     (r"launch\.prepare_data (?!.*--vocab_(from|type))", "--vocab_size=320"),
     (r"launch\.(train|study) ", "--set train.warmup_steps=4"),
     (r"launch\.train ", f"{_TRAIN} --set train.validation_sentences=0"),
     (r"launch\.train .*--set train.validation_sentences=", "--set train.validation_sentences=2"),
     (rf"launch\.train .*--preset=({_TRANSFORMERS})\b", f"{_LAYERS} --set model.d_model=32 --set model.d_ff=64"),
     (r"launch\.train .*--preset=(base|big)\b", "--set model.num_heads=4"),
-    (r"tasks_measured: .*launch\.train .*--model_dir=runs/tatoeba ", _FEW_LAYERS),  # attention.md draws the fourth
-    # Of three slow steps the last is the best, so that it is another than the first and the second.
+    (
+        r"tasks_measured: .*launch\.train .*--model_dir=runs/tatoeba ",
+        _FEW_LAYERS,
+    ),  # attention.md draws the fourth layer
+    # With three small updates, the last one is the best, so that it differs from the first and the second.
     (r"training: .*--model_dir=runs/mine .*max_minutes", _SLOW),
-    (r"--strategy=mirrored", "--replicas=2"),  # as launch.train asks where there is no GPU
-    (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # the run of the command before goes on
+    (r"--strategy=mirrored", "--replicas=2"),  # launch.train requires this without a GPU
+    (r"launch\.train .*--model_parallel", "--set train.max_steps=4"),  # resumes the run of the previous command
     (r"launch\.prove ", f"--updates=2 --peak_preset=tiny {_LAYERS} --set model.d_model=32 --set model.d_ff=64"),
     (r"launch\.(fit|quickstart) ", "--minutes=0.05"),
     (r"launch\.fit ", f"--vocab_size=320 --set train.max_steps=9 {_LAYERS}"),
     (r"launch\.study .*--table=(?!.*--plan)", "--steps=2 --seeds=1 --set train.tokens_per_batch=400"),
-    (r"launch\.study .*--set train\.max_steps=", "--set train.max_steps=2"),  # which wins over --steps
+    (r"launch\.study .*--set train\.max_steps=", "--set train.max_steps=2"),  # overrides --steps
     (r"launch\.study .*--table=(3|4|attention) (?!.*--plan)", _LAYERS),
     (r"launch\.study .*--table=1 ", "--only=self_attention"),
     (r"launch\.study .*--table=2 (?!.*--(plan|only))", "--only=transformer"),
@@ -64,8 +68,8 @@ APPENDED = (
     (r"tensorboard ", "--port=0"),
 )
 
-# What is put in the place of what stands there.
-CHANGED = (
+# Replacements of numbers that depend on the training.
+REPLACED = (
     (r"--checkpoints=1000,1200\b", "--checkpoints=1,2"),
     (r"--averages=5,10\b", "--averages=1,2"),
     (r"--checkpoint=8000\b", "--checkpoint=2"),
@@ -73,15 +77,15 @@ CHANGED = (
 )
 
 NOT_RUN = (
-    (r": make ", "the rings of tests, the environment and the site themselves"),
+    (r": make ", "runs tests, or creates the environment or the site"),
     (r": (pip install|source) ", "installs packages, which needs an index"),
     (r": sbatch ", "needs Slurm; tests/launch/cluster/test_recipes.py runs the script with stand-ins"),
-    (r"benchmarks\.(soak|export|serving .*--faults)", "minutes, however small"),
-    (r"benchmarks\.(train_step|decode) .*--preset=base", "minutes; the same with the preset tiny runs"),
-    (r"--beam_runner", "needs apache-beam; tests/data/test_beam.py runs it where that is installed"),
+    (r"benchmarks\.(soak|export|serving .*--faults)", "takes minutes for any size"),
+    (r"benchmarks\.(train_step|decode) .*--preset=base", "takes minutes; the same command with the preset tiny runs"),
+    (r"--beam_runner", "needs apache-beam; tests/data/test_beam.py runs it if the package is installed"),
 )
 
-# Packages of extras that `make venv` does not install.
+# Optional packages that `make venv` does not install.
 PACKAGES = (
     (r"KERAS_BACKEND=jax", "jax"),
     (r"--(to|engine|engines)=ctranslate2|--to=argos|benchmarks\.(serving|decode) ", "ctranslate2"),
@@ -95,29 +99,29 @@ PACKAGES = (
 
 
 def missing_package(command: Command) -> str | None:
-    """A package that a command needs and that is not installed here."""
+    """Returns a package that a command needs and that is not installed."""
     needed = [package for pattern, package in PACKAGES if re.search(pattern, str(command))]
     return next((package for package in needed if importlib.util.find_spec(package) is None), None)
 
 
 def reason_not_to_run(command: Command) -> str | None:
-    """Why no test runs a command; None if one does."""
+    """Returns the reason why no test runs a command, or None."""
     return next((reason for pattern, reason in NOT_RUN if re.search(pattern, str(command))), None)
 
 
-def small(command: Command) -> Command:
-    """The command with its additions."""
+def reduce_sizes(command: Command) -> Command:
+    """Returns the command with reduced sizes."""
     text, more = command.text, []
-    for pattern, replacement in CHANGED:
+    for pattern, replacement in REPLACED:
         text = re.sub(pattern, replacement, text)
-    for pattern, words in APPENDED:
+    for pattern, words in APPENDED_FLAGS:
         if re.search(pattern, f"{command} "):
             more.append(words)
     return with_words(Command(command.page, text), *more)
 
 
 def with_words(command: Command, *words: str) -> Command:
-    """The command with more words in front of what is redirected."""
+    """Returns the command with more words before its redirections."""
     place = re.search(r" [<>|#] |$", command.text)
     assert place is not None
     parts = (command.text[: place.start()], *words, command.text[place.start() :].strip())

@@ -1,6 +1,6 @@
-"""Every command of README and the documents runs, but for those that `sizes.NOT_RUN` names, with small sizes.
+"""Runs the commands of the README and the documents with small sizes, except those in `sizes.NOT_RUN`.
 
-A page's commands run one after the other in a folder of its own, on made-up text.
+The commands of a page run one after the other in a separate folder, with generated text.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from . import given_files, sizes
 from .pages import COMMANDS
 from .reader import Reader, reader
 
-pytestmark = pytest.mark.slow  # every program many times: twelve minutes
+pytestmark = pytest.mark.slow  # runs all programs many times, for twelve minutes
 
 PAGES = list(dict.fromkeys(each.page for each in COMMANDS if not sizes.reason_not_to_run(each)))
 
@@ -26,19 +26,19 @@ PAGES = list(dict.fromkeys(each.page for each in COMMANDS if not sizes.reason_no
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("files")
-    given_files.write(folder)
+    given_files.write_files(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory, files) -> Iterator[Reader]:
-    with reader(tmp_path_factory.mktemp("given"), files) as found:
-        yield found
+def shared_reader(tmp_path_factory, files) -> Iterator[Reader]:
+    with reader(tmp_path_factory.mktemp("shared"), files) as page_reader:
+        yield page_reader
 
 
 @contextlib.contextmanager
-def services(page: str, folder: Path, files: Path) -> Iterator[None]:
-    """What stands on this machine for other servers, while a page is read that needs them."""
+def local_services(page: str, folder: Path, files: Path) -> Iterator[None]:
+    """Starts the local servers that replace remote services for a page."""
     with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         if page == "object_storage":
             stack.enter_context(s3_server())
@@ -54,15 +54,15 @@ def services(page: str, folder: Path, files: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_run(page, tmp_path, files, given) -> None:
+def test_commands_of_a_page_run(page, tmp_path, files, shared_reader) -> None:
     commands = [each for each in COMMANDS if each.page == page and not sizes.reason_not_to_run(each)]
     missing = {each: package for each in commands if (package := sizes.missing_package(each))}
-    with services(page, tmp_path, files), reader(tmp_path / "reader", files, given) as found:
+    with local_services(page, tmp_path, files), reader(tmp_path / "reader", files, shared_reader) as page_reader:
         for command in commands:
             if command not in missing:
-                begun = time.monotonic()
-                found.run(command)
-                print(f"{time.monotonic() - begun:5.1f} s  {command}", flush=True)  # with `pytest -s`
+                started = time.monotonic()
+                page_reader.run(command)
+                print(f"{time.monotonic() - started:5.1f} s  {command}", flush=True)  # with `pytest -s`
     shutil.rmtree(tmp_path)
     if missing:
         pytest.skip("; ".join(f"{command}: {package} is not installed" for command, package in missing.items()))

@@ -15,7 +15,7 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from tests.export import exporting
 from tests.export.exporting import LINES, TEXTS
-from tests.serving.rest_calls import all_events, predict
+from tests.serving.rest_calls import predict, read_events
 
 pytestmark = pytest.mark.integration
 
@@ -93,7 +93,7 @@ def test_a_server_streams_the_same_translation(version):
         with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
             for line in [*LINES[:3], "", "Two dogs play. " * 12]:
                 body = {"instances": [line]}
-                *before, (name, last) = all_events(client, body, "/v1/models/tiny")
+                *before, (name, last) = read_events(client, body, "/v1/models/tiny")
                 assert name == "end"
                 assert all(name == "" for name, _ in before)
                 (actual,), (expected,) = (

@@ -31,4 +31,4 @@ def test_the_program_exports(program_results, version):
     ],
 )
 def test_errors_are_one_line(folder, program_results, case, message):
-    programs.assert_refused(program_results[case], beginning=message.format(folder))
+    programs.assert_error(program_results[case], beginning=message.format(folder))

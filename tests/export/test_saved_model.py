@@ -197,6 +197,10 @@ def test_exports_that_are_not_possible_are_rejected(without_saving, translator, 
     with pytest.raises(ValueError, match="glossary must be None"):
         with_glossary = exporting.translator(glossary=Glossary(()))
         export_translator(with_glossary, exporting.config_of(translator), tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="a Tokenizer, not a str"):
+        patch.setattr(translator, "tokenizer", "words")
+        export(translator, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope(), pytest.raises(ValueError, match="outside the scope"):
         export(translator, tmp_path)
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)

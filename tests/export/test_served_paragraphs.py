@@ -10,7 +10,7 @@ from t2t_keras.inference.served_markup import ServedDocuments
 from t2t_keras.serving.http.marked import MarkupField
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
-from tests.serving.rest_calls import all_events, predict
+from tests.serving.rest_calls import predict, read_events
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +34,7 @@ def test_rest_grpc_and_streams_keep_white_space(server, translator):
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         predictions = predict(client, {"instances": lines}, MODEL).json()["predictions"]
         assert [translation["translation"] for translation in predictions] == expected
-        *before, (name, last) = all_events(client, {"instances": [PARAGRAPH]}, MODEL)
+        *before, (name, last) = read_events(client, {"instances": [PARAGRAPH]}, MODEL)
         assert name == "end" and last["predictions"][0]["translation"] == expected[0]
         streamed = [data["predictions"][0]["translation"] for _, data in before]
         # The stream shows a part when the parts before it are final, and white space together with the next sentence.

@@ -1,4 +1,4 @@
-"""What the drill shares: the data, the uninterrupted trainings, and a summary at the end."""
+"""Fixtures of the drill: data, uninterrupted runs, and a summary at the end."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(scope="session")
 def deaths():
-    """Where each kill is put down."""
+    """The list that records each kill."""
     return DEATHS
 
 
@@ -27,19 +27,19 @@ def data_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def uninterrupted(tmp_path_factory, data_dir):
-    """Returns a function: replicas -> the training, and the run of it that nothing happened to; each is made once."""
-    made = {}
+    """Returns a function: replicas -> setup and model_dir of an uninterrupted run, which is trained once."""
+    runs = {}
 
     def get(replicas: int = 1):
-        if replicas not in made:
+        if replicas not in runs:
             setup = drill.Setup(data_dir, {1: 400, 2: 200, 8: 100}[replicas], replicas)
             model_dir = tmp_path_factory.mktemp(f"uninterrupted_{replicas}") / "run"
-            life = drill.Life(setup.command(model_dir))
-            life.wait_for_step(1)
-            drill.START_SECONDS[replicas] = drill.time.monotonic() - life.started
-            status, text = life.end()
+            training = drill.TrainingProcess(setup.command(model_dir))
+            training.wait_for_step(1)
+            drill.START_SECONDS[replicas] = drill.time.monotonic() - training.started
+            status, text = training.end()
             assert status == 0, text
-            made[replicas] = setup, model_dir
-        return made[replicas]
+            runs[replicas] = setup, model_dir
+        return runs[replicas]
 
     return get

@@ -1,4 +1,4 @@
-"""Disks that can be filled and emptied while a training writes to them."""
+"""Disks that can be filled and emptied during training."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import pytest
 
 
 class SmallDisk:
-    """A file system of its own in memory; needs the right to mount one."""
+    """A separate file system in memory; requires the right to mount."""
 
     def __init__(self, folder: pathlib.Path, size: str = "16m") -> None:
         self.folder = folder
@@ -25,22 +25,22 @@ class SmallDisk:
         if done.returncode:
             pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
 
-    def watch(self, life) -> None:
-        self._life = life
+    def watch(self, training) -> None:
+        self._training = training
 
     def fill(self) -> None:
-        """Takes all the room there is, while no file is there that the process would soon delete."""
+        """Fills the disk at a moment when it contains no temporary file that the process would delete."""
         while True:
-            self._life.send(signal.SIGSTOP)
+            self._training.send(signal.SIGSTOP)
             time.sleep(0.02)
             if not [*self.folder.rglob(".tmp_*"), *self.folder.rglob(".*.tmp")]:
                 break
-            self._life.send(signal.SIGCONT)
+            self._training.send(signal.SIGCONT)
             time.sleep(0.02)
         with open(self.folder / "ballast", "ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(4096))
-        self._life.send(signal.SIGCONT)
+        self._training.send(signal.SIGCONT)
 
     def empty(self) -> None:
         (self.folder / "ballast").unlink()
@@ -50,15 +50,15 @@ class SmallDisk:
 
 
 class LimitedFiles:
-    """An ordinary folder, and a process whose files may for a while not grow: what every user can have."""
+    """A folder, and a process whose file sizes can be limited temporarily, which needs no rights."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._process = 0
 
-    def watch(self, life) -> None:
-        self._process = life.process.pid
+    def watch(self, training) -> None:
+        self._process = training.process.pid
 
     def fill(self) -> None:
         self._limit(1)
@@ -67,7 +67,7 @@ class LimitedFiles:
         self._limit(resource.RLIM_INFINITY)
 
     def close(self) -> None:
-        """Nothing to do: the limit ends with the process."""
+        """Does nothing, because the limit ends with the process."""
 
     def _limit(self, size: int) -> None:
         _, hard = resource.prlimit(self._process, resource.RLIMIT_FSIZE)
@@ -75,8 +75,8 @@ class LimitedFiles:
 
 
 @contextlib.contextmanager
-def opened(kind: str, folder: pathlib.Path) -> Iterator[SmallDisk | LimitedFiles]:
-    """A disk of either kind, until the context ends."""
+def open_disk(kind: str, folder: pathlib.Path) -> Iterator[SmallDisk | LimitedFiles]:
+    """A disk of the given kind, which is closed when the context ends."""
     disk = {"small disk": SmallDisk, "limited files": LimitedFiles}[kind](folder)
     try:
         yield disk
@@ -84,8 +84,8 @@ def opened(kind: str, folder: pathlib.Path) -> Iterator[SmallDisk | LimitedFiles
         disk.close()
 
 
-def without_overruling_permissions() -> Callable[[], None] | None:
-    """For a child of root: takes away its right to write where permissions forbid it."""
+def drop_permission_override() -> Callable[[], None] | None:
+    """Returns a function that removes the right of a child of root to override permissions."""
     if os.geteuid():
         return None
     import ctypes

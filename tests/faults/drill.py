@@ -1,4 +1,4 @@
-"""Real trainings that are made to die: starting, watching, killing and comparing them."""
+"""Starts, observes and kills real training processes, and compares their runs."""
 
 import contextlib
 import dataclasses
@@ -24,8 +24,8 @@ from t2t_keras.runs.run import Run
 from tests.training import tiny_training
 
 ROOT = pathlib.Path(__file__).parents[2]
-PATIENCE = 900  # seconds that a busy machine may take for whatever a test waits for
-# Lines of the log, checkpoints and validations fall together at some steps and apart at others.
+PATIENCE = 900  # seconds that any wait of a test may take on a busy machine
+# Log lines, checkpoints and validations coincide at some steps and not at others.
 SETTINGS: dict[str, Any] = {
     **{f"model.{name}": value for name, value in tiny_training.MODEL.items()},
     **{f"train.{name}": value for name, value in tiny_training.TRAIN.items()},
@@ -43,12 +43,12 @@ SETTINGS: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """A training: everything about it but where its run is kept.
+    """A training run without its directory.
 
     Attributes:
         data_dir: prepared data.
-        max_steps: at which it ends.
-        replicas: of `--replicas`.
+        max_steps: the last step.
+        replicas: the value of `--replicas`.
     """
 
     data_dir: pathlib.Path
@@ -62,13 +62,13 @@ class Setup:
         return [sys.executable, "-m", "launch.train", *places, f"--replicas={self.replicas}", *flags, *extra]
 
 
-class Life:
-    """One process of `launch.train`, from its start to its death.
+class TrainingProcess:
+    """A process of `launch.train`, from start to end.
 
     Args:
-        command: of `Setup.command`.
-        before: what to do in the child before the program begins.
-        **environment: further variables.
+        command: from `Setup.command`.
+        before: a function that the child calls before the program starts.
+        **environment: additional environment variables.
     """
 
     def __init__(self, command: list[str], before=None, **environment: str) -> None:
@@ -94,22 +94,22 @@ class Life:
             self.lines.append(line.rstrip("\n"))
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.process.poll() is not None
 
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
 
-    def wait_for(self, what, pause: float = 0.01):
-        """What the function returns as soon as that is true; fails if the process dies before."""
+    def wait_for(self, condition, pause: float = 0.01):
+        """Waits until a function returns a true value, and returns the value; fails if the process ends before."""
         deadline = time.monotonic() + PATIENCE
-        while not (found := what()):
-            if self.is_over or time.monotonic() > deadline:
+        while not (result := condition()):
+            if self.has_ended or time.monotonic() > deadline:
                 self.process.kill()
-                raise AssertionError(f"never came to it:\n{self.end()[1]}")
+                raise AssertionError(f"the condition was never true:\n{self.end()[1]}")
             time.sleep(pause)
-        return found
+        return result
 
     def wait_for_step(self, step: int) -> None:
         self.wait_for(lambda: self.step >= step)
@@ -119,37 +119,37 @@ class Life:
 
     @property
     def step(self) -> int:
-        """The last one that was reported on stderr."""
-        found = (re.match(r"step ([\d,]+)/", line) for line in reversed(self.lines[:]))
-        return next((int(match[1].replace(",", "")) for match in found if match), 0)
+        """The last step that was reported on stderr."""
+        matches = (re.match(r"step ([\d,]+)/", line) for line in reversed(self.lines[:]))
+        return next((int(match[1].replace(",", "")) for match in matches if match), 0)
 
     def send(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
 
     def end(self) -> tuple[int, str]:
-        """Exit status and all of stderr, when it is over."""
+        """Waits for the end; returns the exit status and stderr."""
         status = self.process.wait(timeout=PATIENCE)
         self._reader.join(timeout=60)
         return status, self.text
 
 
 def _begin_child(before) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # shells have it ignored by what they start in the background
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # background jobs of a shell ignore SIGINT
     if before is not None:
         before()
 
 
 @dataclasses.dataclass(frozen=True)
 class Death:
-    """How one life ended.
+    """The end of a process.
 
     Attributes:
         place: "start", "step" or "write".
-        means: which signals.
-        step: the last step reported.
-        saved: the step of the newest whole checkpoint afterwards; 0 if there is none.
-        half_done: what of which checkpoints was half written or half deleted then.
+        means: the name of the signals.
+        step: the last reported step.
+        saved: the step of the newest complete checkpoint afterwards, or 0.
+        partial_checkpoints: the contents of partially written or deleted checkpoints.
         status: the exit status.
     """
 
@@ -157,7 +157,7 @@ class Death:
     means: str
     step: int
     saved: int
-    half_done: list[str]
+    partial_checkpoints: list[str]
     status: int
 
 
@@ -166,96 +166,96 @@ MEANS = {
     "SIGTERM": (signal.SIGTERM,),
     "SIGINT": (signal.SIGINT,),
     "SIGINT twice": (signal.SIGINT, signal.SIGINT),
-    # As schedulers do it, here with too little time in between.
+    # Like schedulers, but with too little time between the signals.
     "SIGTERM, SIGKILL": (signal.SIGTERM, signal.SIGKILL),
 }
 
 
-def run_to_end(setup: Setup, model_dir: pathlib.Path) -> Life:
-    life = Life(setup.command(model_dir))
-    status, text = life.end()
+def run_to_end(setup: Setup, model_dir: pathlib.Path) -> TrainingProcess:
+    training = TrainingProcess(setup.command(model_dir))
+    status, text = training.end()
     assert status == 0, text
     assert f"step {setup.max_steps:,}: reached train.max_steps" in text
-    return life
+    return training
 
 
 def kill(setup: Setup, model_dir: pathlib.Path, place: str, means: str, step: int, chance: random.Random) -> Death:
-    """Starts the training, ends it violently at the given place, and looks at what is left."""
-    before, half_before = newest(model_dir), half_done(model_dir)
-    life = Life(setup.command(model_dir))
+    """Starts the training run, kills it at the given place, and examines its files."""
+    before, half_before = newest(model_dir), partial_checkpoints(model_dir)
+    training = TrainingProcess(setup.command(model_dir))
     if place == "start":  # importing, building, restoring, tracing
-        moment = life.started + chance.uniform(0, 1) * START_SECONDS[setup.replicas]
-        # Not every life is as slow as the one that was measured.
-        life.wait_for(lambda: time.monotonic() >= moment or life.step)
+        moment = training.started + chance.uniform(0, 1) * START_SECONDS[setup.replicas]
+        # This process may be faster than the one that was measured.
+        training.wait_for(lambda: time.monotonic() >= moment or training.step)
     else:
-        life.wait_for_step(step)
+        training.wait_for_step(step)
         if place == "write":
-            freeze_inside_a_write(life, model_dir, chance)
+            freeze_during_write(training, model_dir, chance)
         else:
             time.sleep(chance.uniform(0, 0.3))
-    assert not life.is_over, life.text
+    assert not training.has_ended, training.text
     for index, number in enumerate(MEANS[means]):
         if index:
             time.sleep(chance.uniform(0, 0.1))
-        life.send(number)
-        life.send(signal.SIGCONT)  # if frozen, it takes notice now; a SIGKILL has not waited for that
-    status, text = life.end()
-    half = half_done(model_dir)
-    if place == "start" and half == half_before:  # the life before left it
+        training.send(number)
+        training.send(signal.SIGCONT)  # a frozen process receives the other signals now; SIGKILL works immediately
+    status, text = training.end()
+    half = partial_checkpoints(model_dir)
+    if place == "start" and half == half_before:  # left by the previous process
         half = []
-    death = Death(place, means, life.step, newest(model_dir), half, status)
-    assert status != 0, f"{death}: it ended by itself\n{text}"
-    assert death.half_done or (place, means) != ("write", "SIGKILL"), f"{death}: it was not inside a write"
+    death = Death(place, means, training.step, newest(model_dir), half, status)
+    assert status != 0, f"{death}: it exited before the signal\n{text}"
+    assert death.partial_checkpoints or (place, means) != ("write", "SIGKILL"), f"{death}: killed outside a write"
     assert death.saved >= before, f"{death}: checkpoint {before} is lost\n{text}"
     if stopped := re.search(r"^step ([\d,]+): stopped by \w+; run the same command to resume$", text, re.M):
         assert status == 128 + MEANS[means][0], death
         assert death.saved == int(stopped[1].replace(",", "")), f"{death}\n{text}"
-        assert not death.half_done, death
+        assert not death.partial_checkpoints, death
     elif means in ("SIGTERM", "SIGINT") and place != "start":
-        raise AssertionError(f"{death}: did not stop in good order\n{text}")
+        raise AssertionError(f"{death}: it did not save and stop\n{text}")
     return death
 
 
-def freeze_inside_a_write(life: Life, model_dir: pathlib.Path, chance: random.Random) -> None:
-    """Stops the process at a random moment at which a checkpoint is half written or half deleted."""
+def freeze_during_write(training: TrainingProcess, model_dir: pathlib.Path, chance: random.Random) -> None:
+    """Stops the process at a random moment when a checkpoint is partially written or deleted."""
     longest = 0.02
     while True:
-        life.wait_for(lambda: unfinished(model_dir), pause=0.0002)
+        training.wait_for(lambda: unfinished_checkpoints(model_dir), pause=0.0002)
         time.sleep(chance.uniform(0, longest))
-        life.send(signal.SIGSTOP)
-        os.waitid(os.P_PID, life.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        if unfinished(model_dir):
+        training.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, training.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if unfinished_checkpoints(model_dir):
             return
-        life.send(signal.SIGCONT)
-        longest /= 2  # that was too late
+        training.send(signal.SIGCONT)
+        longest /= 2  # the write was already finished
 
 
-# How long a life takes to its first step, by replicas; measured by the uninterrupted training.
+# Seconds from the start to the first step by number of replicas, measured with the uninterrupted run.
 START_SECONDS: dict[int, float] = {}
 
 
-def unfinished(model_dir: pathlib.Path) -> list[str]:
-    """Directories of checkpoints that are being written or deleted."""
+def unfinished_checkpoints(model_dir: pathlib.Path) -> list[str]:
+    """The directories of checkpoints that are being written or deleted."""
     with contextlib.suppress(FileNotFoundError):
         return [name for name in os.listdir(Run(model_dir).checkpoints_path) if name.startswith(".tmp_step_")]
     return []
 
 
-def half_done(model_dir: pathlib.Path) -> list[str]:
-    """Of each unfinished directory, what is in it."""
+def partial_checkpoints(model_dir: pathlib.Path) -> list[str]:
+    """The contents of each unfinished directory."""
     folder = Run(model_dir).checkpoints_path
-    return [f"{name}: {', '.join(sorted(os.listdir(folder / name)))}" for name in unfinished(model_dir)]
+    return [f"{name}: {', '.join(sorted(os.listdir(folder / name)))}" for name in unfinished_checkpoints(model_dir)]
 
 
 def newest(model_dir: pathlib.Path) -> int:
-    """The step of the newest checkpoint, which must be whole; 0 if there is none."""
+    """The step of the newest checkpoint, which must be complete, or 0."""
     folder = Run(model_dir).checkpoints_path
     steps = checkpoints.steps(folder)
     return checkpoints.load(folder / checkpoints.step_name(steps[-1])).step if steps else 0
 
 
 def assert_same_run(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: int) -> None:
-    """Nothing tells the two runs apart but times, the checkpoints that signals saved, and files of events."""
+    """The runs differ only in times, checkpoints that signals saved, and numbers of event files."""
     assert_same_checkpoint(model_dir, expected_dir, step)
     assert records(model_dir) == records(expected_dir)
     assert checkpoints.best(Run(model_dir).checkpoints_path) == checkpoints.best(Run(expected_dir).checkpoints_path)
@@ -269,7 +269,7 @@ def assert_same_run(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: i
 
 
 def assert_same_checkpoint(model_dir: pathlib.Path, expected_dir: pathlib.Path, step: int) -> None:
-    """Weights, moments, averages bit for bit; position, best and all else that the trainer keeps."""
+    """Weights, moments and averages are bit-identical, and the state of the trainer is equal."""
     actual, expected = tiny_training.state(model_dir, step), tiny_training.state(expected_dir, step)
     assert actual.keys() == expected.keys()
     assert any(name.startswith("ema/") for name in expected)
@@ -281,37 +281,37 @@ def assert_same_checkpoint(model_dir: pathlib.Path, expected_dir: pathlib.Path, 
 
 
 def trainer_state(model_dir: pathlib.Path, step: int) -> dict:
-    """What a checkpoint says of the trainer, without the seconds that steps took."""
+    """The state of the trainer in a checkpoint, without the durations of steps."""
     path = Run(model_dir).checkpoints_path / checkpoints.step_name(step) / "state.json"
     state = json.loads(path.read_text(encoding="utf-8"))["state"]
     return {**state, "interval": state["interval"][:2]}
 
 
 def records(model_dir: pathlib.Path) -> list[dict]:
-    """All lines of metrics.jsonl in their order, without times."""
+    """All lines of metrics.jsonl in order, without times."""
     lines = read_metrics(Run(model_dir).metrics_path)
     assert len(lines) == len(Run(model_dir).metrics_path.read_text(encoding="utf-8").splitlines())
     return [{k: v for k, v in line.items() if k not in tiny_training.TIMES} for line in lines]
 
 
 def scalar_steps(model_dir: pathlib.Path) -> dict[str, list[int]]:
-    """The steps of which TensorBoard shows the losses."""
+    """The steps for which TensorBoard has losses."""
     events = EventAccumulator(str(Run(model_dir).tensorboard_path), size_guidance={"tensors": 0})
     events.Reload()
     return {name: [event.step for event in events.Tensors(name)] for name in ("train/loss", "valid/loss")}
 
 
 def names(model_dir: pathlib.Path) -> set[str]:
-    """Everything in the run's directory but its checkpoints; files of events count once."""
+    """The files of a run except its checkpoints; event files count once."""
     paths = [path.relative_to(model_dir) for path in model_dir.rglob("*") if path.is_file()]
     outside = [path for path in paths if path.parts[0] != "checkpoints"]
     return {"events" if path.name.startswith("events.out.tfevents.") else str(path) for path in outside}
 
 
 def plan(seed: int, count: int, max_steps: int) -> list[tuple[str, str, int]]:
-    """Where and how to kill one run so many times: place, means and step, in rising order."""
+    """How to kill one run several times: places, signals and steps, in order of steps."""
     chance = random.Random(seed)
-    width = 0.75 * max_steps / count  # far enough from the end for a write to come
+    width = 0.75 * max_steps / count  # ends early enough for another write
     return [
         (
             chance.choices(["step", "write", "start"], [5, 4, 2])[0],
@@ -323,11 +323,11 @@ def plan(seed: int, count: int, max_steps: int) -> list[tuple[str, str, int]]:
 
 
 def report(deaths: list[Death]) -> list[str]:
-    """How many lives ended how, for people to read."""
-    half = [what for death in deaths for what in death.half_done]
-    deleted = sum(".deleted: " in what for what in half)
+    """A readable summary of the kills."""
+    half = [contents for death in deaths for contents in death.partial_checkpoints]
+    deleted = sum(".deleted: " in contents for contents in half)
     lines = [f"{len(deaths)} kills left {len(half) - deleted} checkpoints half written and {deleted} half deleted"]
-    lines += [f"  {what}" for what in sorted(half)]
+    lines += [f"  {contents}" for contents in sorted(half)]
     for key in (lambda death: death.place, lambda death: death.means, lambda death: f"{death.place}, {death.means}"):
         groups = itertools.groupby(sorted(deaths, key=key), key)
         lines.append("  " + ", ".join(f"{name}: {len(list(group))}" for name, group in groups))

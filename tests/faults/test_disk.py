@@ -1,4 +1,4 @@
-"""Full disks, folders that cannot be written, checkpoints that were damaged."""
+"""Full disks, read-only folders, and damaged checkpoints."""
 
 import os
 import re
@@ -16,16 +16,16 @@ every_disk = pytest.mark.parametrize("kind", ["small disk", "limited files"])
 
 
 @every_disk
-def test_a_disk_that_is_full(tmp_path, uninterrupted, kind):
-    """The training ends with one line, and the same command resumes it once there is room."""
+def test_full_disk(tmp_path, uninterrupted, kind):
+    """Training ends with one line, and the same command resumes it when there is space again."""
     setup, expected = uninterrupted()
-    with disks.opened(kind, tmp_path / "disk") as disk:
+    with disks.open_disk(kind, tmp_path / "disk") as disk:
         model_dir = disk.folder / "run"
-        life = drill.Life(setup.command(model_dir))
-        disk.watch(life)
-        life.wait_for_step(60)
+        training = drill.TrainingProcess(setup.command(model_dir))
+        disk.watch(training)
+        training.wait_for_step(60)
         disk.fill()
-        status, text = life.end()
+        status, text = training.end()
         assert status == 1, text
         assert re.match(r"error: .*(cannot save checkpoint|cannot be written|cannot write)", text.splitlines()[-1]), (
             text
@@ -33,34 +33,34 @@ def test_a_disk_that_is_full(tmp_path, uninterrupted, kind):
         assert "Traceback" not in text
         last_good = drill.newest(model_dir)
         assert 0 < last_good < setup.max_steps
-        assert not drill.unfinished(model_dir)
-        if kind == "small disk":  # the other one ended with its process
-            again = drill.Life(setup.command(model_dir))
-            status, text = again.end()
+        assert not drill.unfinished_checkpoints(model_dir)
+        if kind == "small disk":  # limits of files end with the process
+            resumed = drill.TrainingProcess(setup.command(model_dir))
+            status, text = resumed.end()
             assert status == 1 and "Traceback" not in text, text
             disk.empty()
         drill.run_to_end(setup, model_dir)
         drill.assert_same_run(model_dir, expected, setup.max_steps)
 
 
-def test_a_folder_that_is_read_only(tmp_path, uninterrupted):
+def test_read_only_folder(tmp_path, uninterrupted):
     setup, _ = uninterrupted()
     model_dir = tmp_path / "run"
     model_dir.mkdir(mode=0o555)
-    status, text = drill.Life(setup.command(model_dir), before=disks.without_overruling_permissions()).end()
+    status, text = drill.TrainingProcess(setup.command(model_dir), before=disks.drop_permission_override()).end()
     assert (status, text) == (1, f"error: cannot train in {model_dir}: Permission denied")
     assert list(model_dir.iterdir()) == []
 
 
-def test_a_folder_that_becomes_read_only(tmp_path, uninterrupted):
-    """No room may come back by itself, permissions do not: training stops with the last good checkpoint."""
+def test_folder_that_becomes_read_only(tmp_path, uninterrupted):
+    """A full disk may be emptied, but permissions do not return, so training stops at the last checkpoint."""
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"
-    life = drill.Life(setup.command(model_dir), before=disks.without_overruling_permissions())
-    life.wait_for_step(60)
+    training = drill.TrainingProcess(setup.command(model_dir), before=disks.drop_permission_override())
+    training.wait_for_step(60)
     folder = Run(model_dir).checkpoints_path
     folder.chmod(0o555)
-    status, text = life.end()
+    status, text = training.end()
     folder.chmod(0o755)
     assert status == 1
     assert "Permission denied" in text.splitlines()[-1] and "Traceback" not in text
@@ -71,13 +71,13 @@ def test_a_folder_that_becomes_read_only(tmp_path, uninterrupted):
 
 @pytest.fixture(scope="module")
 def halfway(tmp_path_factory, uninterrupted):
-    """A run that was killed when it had several checkpoints."""
+    """A run that was killed after several checkpoints."""
     setup, _ = uninterrupted()
     model_dir = tmp_path_factory.mktemp("halfway") / "run"
-    life = drill.Life(setup.command(model_dir))
-    life.wait_for_step(setup.max_steps // 2)
-    life.send(signal.SIGKILL)
-    life.end()
+    training = drill.TrainingProcess(setup.command(model_dir))
+    training.wait_for_step(setup.max_steps // 2)
+    training.send(signal.SIGKILL)
+    training.end()
     assert len(checkpoints.steps(Run(model_dir).checkpoints_path)) >= 3
     return model_dir
 
@@ -100,7 +100,7 @@ def delete(path):
     "name, damage",
     [("weights.npz", truncate), ("optimizer.npz", flip_a_bit), ("ema.npz", delete), ("state.json", flip_a_bit)],
 )
-def test_a_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
+def test_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
     setup, expected = uninterrupted()
     model_dir = tmp_path / "run"
     shutil.copytree(halfway, model_dir)
@@ -115,16 +115,16 @@ def test_a_damaged_checkpoint(tmp_path, uninterrupted, halfway, name, damage):
 
 
 def test_all_checkpoints_damaged(tmp_path, uninterrupted, halfway):
-    """Nothing is begun anew over what might be rescued."""
+    """Training does not start again, because the files might be recoverable."""
     setup, _ = uninterrupted()
     model_dir = tmp_path / "run"
     shutil.copytree(halfway, model_dir)
     folder = Run(model_dir).checkpoints_path
     for step in checkpoints.steps(folder):
         truncate(folder / checkpoints.step_name(step) / "weights.npz")
-    (folder / f".tmp_{checkpoints.step_name(setup.max_steps)}").mkdir(exist_ok=True)  # one that was being written
+    (folder / f".tmp_{checkpoints.step_name(setup.max_steps)}").mkdir(exist_ok=True)  # an incomplete checkpoint
     before = drill.names(model_dir), sorted(path.name for path in folder.iterdir())
-    status, text = drill.Life(setup.command(model_dir)).end()
+    status, text = drill.TrainingProcess(setup.command(model_dir)).end()
     assert (status, len(text.splitlines())) == (1, 1)
     assert text.startswith(f"error: no usable checkpoint in {folder}: ")
     for step in checkpoints.steps(folder):

@@ -1,4 +1,4 @@
-"""Trainings killed at random points and started again: nothing tells them from one that was left alone."""
+"""Training runs that are killed at random points and resumed equal uninterrupted runs."""
 
 import random
 
@@ -8,12 +8,14 @@ from tests.faults import drill
 
 pytestmark = pytest.mark.faults
 
-# Seed, kills and replicas of each run; 50 kills in all.
+# Seed, number of kills, and replicas of each run; 50 kills in all.
 CHAINS = [(1, 9, 1), (2, 9, 1), (3, 9, 1), (4, 9, 1), (5, 9, 2), (6, 5, 8)]
 
 
 @pytest.mark.parametrize("seed, kills, replicas", CHAINS)
-def test_killed_and_resumed_is_as_if_nothing_had_been(tmp_path, uninterrupted, deaths, seed, kills, replicas):
+def test_killed_and_resumed_training_equals_uninterrupted_training(
+    tmp_path, uninterrupted, deaths, seed, kills, replicas
+):
     setup, expected = uninterrupted(replicas)
     chance = random.Random(seed)
     for place, means, step in drill.plan(seed, kills, setup.max_steps):

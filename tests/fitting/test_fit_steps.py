@@ -12,7 +12,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.export import writing
 from t2t_keras.export_contract import CONFIG_FILE, GRAPH_FILE
 from t2t_keras.fitting import fit_steps, speed
-from t2t_keras.fitting.fit_steps import FitSteps, Places, missing_for_serving, table
+from t2t_keras.fitting.fit_steps import FitSteps, Places, format_choices, missing_for_serving
 from t2t_keras.fitting.model_card import write_card
 from t2t_keras.planning.fit_rules import GIVEN, Choice, choose
 from t2t_keras.runs import checkpoints
@@ -48,7 +48,7 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
 
     monkeypatch.setattr(FitSteps, "_validate", fake_validation)
     steps = FitSteps(Places(tmp_path / "data", run.path, tmp_path / "serving"), print)
-    steps.keep_better()
+    steps.choose_weights()
     assert steps.record["chosen"]["checkpoints"] == checkpoint_names
 
 
@@ -158,13 +158,26 @@ def test_the_speed_of_the_machine_is_measured_once_and_only_if_needed(tmp_path, 
     monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
     steps, _ = start_steps(tmp_path)
     overrides = [Choice("train.max_steps", "600", GIVEN)]
-    assert steps.chosen(9000, 10.0, overrides=overrides) == [*choose(9000, 10.0, 60.0, **machine, overrides=overrides)]
+    assert steps.choose(9000, 10.0, overrides=overrides) == [*choose(9000, 10.0, 60.0, **machine, overrides=overrides)]
     assert not measured
     for _ in range(2):
-        assert steps.chosen(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
+        assert steps.choose(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
     assert measured == [{"mixed_bfloat16": True}]
     with pytest.raises(InputError, match="no_field"):
-        steps.chosen(9000, 10.0, overrides=[Choice("train.no_field", 1, GIVEN)])
+        steps.choose(9000, 10.0, overrides=[Choice("train.no_field", 1, GIVEN)])
+
+
+@pytest.mark.parametrize(("has_accelerator", "updates"), [(True, 1475), (False, 73)])
+def test_updates_of_another_preset_are_those_of_its_batches_and_its_size(
+    tmp_path, monkeypatch, has_accelerator, updates
+):
+    """Not 18,000, by which the learning rate would decay from the first update on."""
+    machine = {"has_accelerator": has_accelerator, "has_tpu": False, "computes_in_bfloat16": False}
+    monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
+    steps, _ = start_steps(tmp_path)
+    steps.record.update(updates_per_minute=300.0)
+    choices = steps.choose(100_000, 60.0, overrides=[Choice("preset", "base", GIVEN)])
+    assert {choice.name: choice.value for choice in choices}["updates"] == updates
 
 
 @pytest.mark.parametrize(("nearest", "size"), [(700, 700), (5000, 7000)])
@@ -219,7 +232,7 @@ def test_scores_are_reported_with_a_remark_on_very_low_ones(tmp_path):
         steps.translator = SimpleNamespace(config=DecodeConfig(beam_size=3))
         steps.score()
         assert reported[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
-        assert reported.contain("BLEU under 2 is very low") == is_low
+        assert reported.contain("BLEU below 2 is very low") == is_low
 
 
 def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):
@@ -242,7 +255,7 @@ def test_the_lowest_validation_loss_and_the_last_one(tmp_path):
 
 
 def test_choices_are_aligned_and_missing_packages_named(monkeypatch):
-    assert table([Choice("a", 1, "r"), Choice("longer", 200, "s")]) == "  a         1  r\n  longer  200  s"
+    assert format_choices([Choice("a", 1, "r"), Choice("longer", 200, "s")]) == "  a         1  r\n  longer  200  s"
     monkeypatch.setitem(sys.modules, "tensorflow_serving.apis", None)
     assert missing_for_serving() == "tensorflow_serving"
 
@@ -290,7 +303,7 @@ def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, license_text, d
         "| BLEU | 33.3 | `s` |",
         "| a \\| b | ref | hyp | 42 |",
         "| `preset` | `tiny` | usual |",
-        "Of 20 sentences",
+        "On 20 sentences",
         "on 9,876 pairs",
         "py -m launch.fit --minutes=9\n",
         f"py -m launch.serve --export_dir='{tmp_path}/a model'\n",

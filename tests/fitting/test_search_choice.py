@@ -97,7 +97,7 @@ def test_equal_scores_keep_the_settings_of_the_run(run, fake_translations):
 
 
 def test_invalid_grids_are_rejected(run):
-    with pytest.raises(InputError, match="has only 10 of 11 checkpoints"):
+    with pytest.raises(InputError, match="--averages=11: .*/checkpoints has only 10 checkpoints"):
         choose(run, dataclasses.replace(GRID, averages=(3, 11)))
     with pytest.raises(InputError, match=r"decode\.sampling=true: samples are drawn"):
         GRID.searches(DecodeConfig(sampling=True))

@@ -43,7 +43,7 @@ def test_the_files_of_a_package(model, tmp_path):
         "from_code": "en",
         "from_name": "English",
         "to_code": "pt_BR",
-        "to_name": "Portuguese (br)",
+        "to_name": "Portuguese (BR)",
     }
     # The vocabulary must match the model.
     pieces = sentencepiece.SentencePieceProcessor(str(root / "sentencepiece.model"))
@@ -56,4 +56,4 @@ def test_unsupported_features_are_noted(model, tmp_path):
     config = Config(model.sizes, DataConfig(truecase=True, task="classification"))
     task, capital = argos.write(dataclasses.replace(model, config=config), tmp_path)
     assert task.startswith("Argos Translate returns the raw output of the model")
-    assert capital.startswith("the first letter of each output of Argos Translate must be capitalised")
+    assert capital.startswith("capitalise the first letter of each output of Argos Translate")

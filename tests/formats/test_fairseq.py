@@ -189,8 +189,11 @@ def test_damaged_models_are_reported(tmp_path, damage):
         ({"layernorm_embedding": True}, "layernorm_embedding=True is not supported; supported: False"),
         ({"decoder_ffn_embed_dim": 3}, r"decoder.layers.0.fc1.weight must have shape \[12, 8\], got \[21, 8\]"),
         ({"dropout": None}, "model.pt: dropout must be a number, got None"),
+        ({"encoder_langtok": "src"}, "encoder_langtok='src' is not supported; supported: None"),
+        ({"decoder_langtok": True}, "decoder_langtok=True is not supported; supported: False"),
         ({"decoder_attention_heads": 1}, "encoder_attention_heads and decoder_attention_heads must be equal"),
         ({"activation_fn": "tanh"}, "activation_fn='tanh' is not supported"),
+        ({"encoder_layers": 0}, "model.pt: model.num_encoder_layers must be a whole number of at least 1, got 0"),
         ({"encoder_layers": None}, "model.pt must define encoder_layers as a whole number; got None"),
         ({"decoder_normalize_before": 1}, "must define decoder_normalize_before as true or false; got 1"),
         ({"source_lang": None}, "does not name its languages"),
@@ -202,4 +205,12 @@ def test_unsupported_networks_are_rejected(tmp_path, settings, message):
     tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
     torch_writer.save({"model": tensors, "args": {**SETTINGS, **settings}}, tmp_path / "model.pt")
     with pytest.raises(InputError, match=message):
+        fairseq.read(tmp_path)
+
+
+def test_positions_of_another_width_are_named(tmp_path):
+    tensors, _ = make_folder(tmp_path, np.random.default_rng(1))
+    tensors["decoder.embed_positions.weight"] = np.zeros([1026, 4], np.float32)
+    torch_writer.save({"model": tensors, "args": SETTINGS}, tmp_path / "model.pt")
+    with pytest.raises(InputError, match=r"must have at least 1026 rows of 8, got \[1026, 4\]"):
         fairseq.read(tmp_path)

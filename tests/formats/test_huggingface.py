@@ -2,6 +2,7 @@
 
 import json
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -194,6 +195,7 @@ def change_json(path, **values):
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
 
 
+EIGHT_BIT_FLOATS = b'{"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}'
 DAMAGES = {
     "no_config": (
         lambda folder: (folder / "config.json").unlink(),
@@ -211,6 +213,18 @@ DAMAGES = {
         lambda folder: change_json(folder / "config.json", dropout=None),
         "config.json: dropout must be a number, got None",
     ),
+    "no_layers": (
+        lambda folder: change_json(folder / "config.json", encoder_layers=0),
+        "config.json: model.num_encoder_layers must be a whole number of at least 1, got 0",
+    ),
+    "beam": (
+        lambda folder: change_json(folder / "config.json", num_beams=-1),
+        "config.json: decode.beam_size must be a whole number of at least 1, got -1",
+    ),
+    "language": (
+        lambda folder: change_json(folder / "tokenizer_config.json", source_lang=["en"]),
+        "tokenizer_config.json: data.source_language must be text",
+    ),
     "padding": (
         lambda folder: change_json(folder / "config.json", pad_token_id=-1),
         "config.json: pad_token_id=-1 is not one of the",
@@ -218,6 +232,16 @@ DAMAGES = {
     "cut_vocabulary": (
         lambda folder: change_json(folder / "config.json", vocab_size=len(names()) + 64),
         f"vocab.json has {len(names())} entries for {len(names()) + 64} rows: it is truncated, or belongs to a",
+    ),
+    "huge_vocabulary": (
+        lambda folder: change_json(folder / "config.json", vocab_size=10**12),
+        f"vocab.json has {len(names())} entries for {10**12} rows: it is truncated, or belongs to a different model",
+    ),
+    "dtype": (
+        lambda folder: (folder / "model.safetensors").write_bytes(
+            struct.pack("<Q", len(EIGHT_BIT_FLOATS)) + EIGHT_BIT_FLOATS + bytes(4)
+        ),
+        "model.safetensors: the tensor a has the dtype F8_E4M3, which is not one of BF16, BOOL, ",
     ),
     "missing": (
         lambda folder: change_tensors(folder, "model.decoder.layers.1.fc1.bias", None),
@@ -288,7 +312,7 @@ def read_notes(folder, **generation):
 @pytest.mark.parametrize("name", NOT_CONVERTED)
 def test_a_setting_that_is_not_converted_is_noted(folder, name):
     _, notes = read_notes(folder, **{name: NOT_CONVERTED[name]})
-    assert notes == (f"generation_config.json says {name}={NOT_CONVERTED[name]}, which is not converted",)
+    assert notes == (f"settings of generation_config.json that are not converted: {name}={NOT_CONVERTED[name]}",)
 
 
 def test_default_and_converted_settings_need_no_note(folder):
@@ -300,9 +324,16 @@ def test_default_and_converted_settings_need_no_note(folder):
         beam_size=3, no_repeat_ngram_size=2, min_length=3, length_normalization="none", ends_within_beam=True
     )
     assert read_notes(folder, **defaults, **converted, transformers_version="5.1") == (decode, ())
+    assert read_notes(folder, length_penalty=None)[0].length_normalization == "average"  # the default there, 1.0
     for settings, limit in (({"max_length": 20}, 19), ({"max_length": 20, "max_new_tokens": 30}, 30)):
         decode, notes = read_notes(folder, **settings)
         assert (decode.max_length_factor, decode.max_length_offset, notes) == (0, limit, ())
+
+
+@pytest.mark.parametrize("is_derived", [True, False])
+def test_a_generation_config_replaces_the_search_settings_of_config_json(folder, is_derived):
+    decode, _ = read_notes(folder, max_length=20, _from_model_config=is_derived)
+    assert decode.beam_size == (SETTINGS["num_beams"] if is_derived else 1)
 
 
 def split_into_shards(folder, suffix, count=3, with_index=True):

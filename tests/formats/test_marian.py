@@ -156,6 +156,8 @@ def test_search_settings_are_converted(tmp_path):
     model = marian.read(tmp_path, {"source_language": "fi", "target_language": "sv"})
     assert model.config.decode.length_penalty == 0.6 and "length^0.6" in model.notes[0]
     assert model.config.data.source_language == "fi" and model.knows_languages
+    (tmp_path / "decoder.yml").write_text(yaml.safe_dump({**search, "skip-cost": True}))
+    assert [note for note in marian.read(tmp_path).notes if note.startswith("skip-cost=True")]
 
 
 @pytest.mark.parametrize(
@@ -179,13 +181,15 @@ def test_a_damaged_vocabulary_is_rejected(tmp_path, text, message):
         ({"transformer-ffn-depth": 3}, "transformer-ffn-depth=3 is not supported; supported: 2"),
         ({"transformer-no-projection": True}, "transformer-no-projection=True is not supported"),
         ({"type": "s2s"}, "type='s2s' is not supported"),
+        ({"right-left": True}, "right-left=True is not supported"),
         ({"transformer-ffn-activation": "tanh"}, "transformer-ffn-activation='tanh' is not supported"),
         ({"transformer-postprocess": "da"}, "-postprocess and -postprocess-top are '', 'da', ''; supported are"),
-        ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as a text; got None"),
+        ({"transformer-ffn-activation": None}, "must define transformer-ffn-activation as text; got None"),
         ({"dec-depth": "6"}, "model.npz, special:model.yml must define dec-depth as a whole number; got '6'"),
-        ({"dim-emb": 10}, r"a matrix of tokens is 8 wide, but states are 10"),
+        ({"enc-depth": 0}, "model.npz, special:model.yml: model.num_encoder_layers must be .* at least 1, got 0"),
+        ({"dim-emb": 10}, r"the embedding matrices must have 10 columns, got 8"),
         ({"dec-depth": 3}, "there is no tensor decoder_l3_self_Wq"),
-        ({"enc-depth": 1}, "some tensors have no place in a Transformer: encoder_l2_self_Wq"),
+        ({"enc-depth": 1}, "some tensors do not belong to a Transformer: encoder_l2_self_Wq"),
     ],
 )
 def test_unsupported_networks_are_rejected(tmp_path, settings, message):
@@ -212,6 +216,10 @@ DAMAGES = {
     "two_of_one_id": (
         lambda folder: (folder / "vocab.yml").open("a").write(f"more: {SIZE - 1}\n"),
         f"vocab.yml, line {SIZE + 1}: the id {SIZE - 1} occurs twice",
+    ),
+    "beam": (
+        lambda folder: (folder / "decoder.yml").write_text("vocabs: [vocab.yml]\nbeam-size: -1\n"),
+        "decoder.yml: decode.beam_size must be a whole number of at least 1, got -1",
     ),
     "flat": (
         lambda folder: change_tensor(folder, "Wemb", np.zeros([3], np.float32)),

@@ -224,6 +224,14 @@ DAMAGES = {
         lambda folder: change_settings(folder, num_encoder_layers=1.5),
         "must define num_encoder_layers as a whole number; got 1.5",
     ),
+    "no_heads": (
+        lambda folder: change_settings(folder, num_heads=0, attention_key_channels=4),
+        "model: attention_key_channels=4 must be a multiple of num_heads=0",
+    ),
+    "dropout": (
+        lambda folder: change_settings(folder, relu_dropout=2.0),
+        r"model: model.relu_dropout_rate must be a number in \[0, 1\), got 2.0",
+    ),
     "no_vocabulary": (
         lambda folder: [path.unlink() for path in folder.glob("vocab.*")],
         r"must have one file vocab.\*, but has 0",

@@ -1,4 +1,4 @@
-"""Attention out: alignments by hand, alignments of a model that has learned to copy, and words."""
+"""Alignments and explanations, computed by hand and with models."""
 
 import functools
 
@@ -17,57 +17,54 @@ from tests.inference import tiny
 
 
 @functools.cache
-def words() -> list[str]:
-    """Some that are one token each, so that no part of one predicts the next."""
-    pieces = tiny.tokenizer().pieces(range(tiny.tokenizer().vocab_size))
-    candidates = [piece.removeprefix("▁") for piece in pieces if piece.startswith("▁")]
-    return [word for word in candidates if word and len(tiny.tokenizer().encode(word)) == 1][:16]
-
-
-@functools.cache
 def untrained() -> Translator:
-    """A translator with one layer on each side."""
+    """A translator with one encoder layer and one decoder layer."""
     model = tiny.transformer(num_encoder_layers=1, num_decoder_layers=1)
     return Translator(tiny.tokenizer(), model, DecodeConfig(tokens_per_batch=60))
 
 
-def by_hand(source: list[str], target: list[str], *layers: list[list[float]]) -> Explanation:
-    """One head a layer; rows of attention without the end symbols."""
+def make_explanation(source: list[str], target: list[str], *layers: list[list[float]]) -> Explanation:
+    """An explanation with one head per layer, from attention weights without the end symbols."""
     attention = np.zeros((len(layers), 1, len(target) + 1, len(source) + 1), np.float32)
     attention[..., :-1, :-1] = np.array(layers)[:, None]
-    attention[..., -1] = 1.0  # more than to any other: end symbols take no part
+    attention[..., -1] = 1.0  # the largest weight, but alignments ignore end symbols
     return Explanation((*source, "</s>"), (*target, "</s>"), (-1.0,) * (len(target) + 1), cross_only(attention))
 
 
 def cross_only(attention: np.ndarray) -> Attentions:
-    """Of a model without self-attention; `attention` is [layers, heads, target_len, source_len]."""
+    """The attention of a model without self-attention, from [layers, heads, target_len, source_len]."""
     return Attentions(*(np.array(kind[0]) for kind in Attentions.cross_only(attention[np.newaxis])))
 
 
-def words_of(explanation: Explanation) -> WordAlignment:
+def align_words(explanation: Explanation) -> WordAlignment:
     (attention,) = explanation.attention.cross
     return WordAlignment.of(explanation.source_pieces, explanation.target_pieces, attention.mean(axis=0))
 
 
-def test_parts_of_a_line_make_one_alignment():
-    one = by_hand(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
-    other = by_hand(["▁d", "▁e"], ["▁z", "w", "▁v"], [[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]])
+def test_alignments_of_parts_are_joined():
+    one = make_explanation(["▁a", "▁b", "c"], ["▁x", "▁y"], [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]])
+    other = make_explanation(["▁d", "▁e"], ["▁z", "w", "▁v"], [[0.1, 0.9], [0.2, 0.8], [0.7, 0.3]])
     assert (one.word_alignment(), other.word_alignment()) == ("1-0 1-1", "1-0 0-1")
-    assert str(join_word_alignments([words_of(one), words_of(other)])) == "1-0 1-1 3-2 2-3"
+    assert str(join_word_alignments([align_words(one), align_words(other)])) == "1-0 1-1 3-2 2-3"
     assert str(join_word_alignments([])) == ""
 
 
-def test_a_translation_that_was_cut_off_has_no_end_symbol():
-    whole = by_hand(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
-    cut = Explanation(whole.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), cross_only(whole.attention.cross[:, :, :2]))
-    assert cut.alignment() == whole.alignment() and cut.word_alignment() == whole.word_alignment() == "1-0 0-1"
-    assert str(join_word_alignments([words_of(cut), words_of(whole)])) == "1-0 0-1 3-2 2-3"
+def test_truncated_translations_have_no_end_symbol():
+    complete = make_explanation(["▁a", "▁b"], ["▁x", "▁y"], [[0.4, 0.6], [0.9, 0.1]])
+    truncated = Explanation(
+        complete.source_pieces, ("▁x", "▁y"), (-1.0, -1.0), cross_only(complete.attention.cross[:, :, :2])
+    )
+    assert (
+        truncated.alignment() == complete.alignment()
+        and truncated.word_alignment() == complete.word_alignment() == "1-0 0-1"
+    )
+    assert str(join_word_alignments([align_words(truncated), align_words(complete)])) == "1-0 0-1 3-2 2-3"
 
 
 @pytest.mark.parametrize(
     ("source", "target", "weights", "links", "words"),
     [
-        # Words have the attention of all their tokens.
+        # The attention of a word is the sum over its tokens.
         ("▁a ▁b c", "▁x ▁y", [[0.4, 0.3, 0.2], [0.1, 0.2, 0.3]], [(0, 0), (2, 1)], "1-0 1-1"),
         ("▁a ▁b", "▁x y ▁z", [[0.5, 0.4], [0.1, 0.6], [0.9, 0.1]], [(0, 0), (1, 1), (0, 2)], "1-0 0-1"),
         ("", "", np.zeros((0, 0)), [], ""),
@@ -76,7 +73,7 @@ def test_a_translation_that_was_cut_off_has_no_end_symbol():
     ],
 )
 def test_alignment_by_hand(source, target, weights, links, words):
-    explanation = by_hand(source.split(), target.split(), weights)
+    explanation = make_explanation(source.split(), target.split(), weights)
     assert (explanation.alignment(), explanation.word_alignment()) == (links, words)
 
 
@@ -87,17 +84,17 @@ def test_heads_are_averaged():
     assert explanation.alignment() == [(1, 0)]
 
 
-def test_a_layer_can_be_chosen():
+def test_selecting_a_layer():
     layers = [[[0.9, 0.1]], [[0.1, 0.9]], [[0.8, 0.2]]]
-    explanation = by_hand(["▁a", "▁b"], ["▁x"], *layers)
+    explanation = make_explanation(["▁a", "▁b"], ["▁x"], *layers)
     assert [explanation.word_alignment(layer) for layer in (0, 1, 2, -1, -2)] == ["0-0", "1-0", "0-0", "0-0", "1-0"]
-    assert explanation.word_alignment() == "1-0"  # the last but one
+    assert explanation.word_alignment() == "1-0"  # the default is the penultimate layer
     for layer in (3, -4):
         with pytest.raises(ValueError, match=rf"layer must be in \[-3, 3\), got {layer}"):
             explanation.alignment(layer)
 
 
-def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
+def test_explanations_agree_with_scores():
     targets = [*tiny.SENTENCES[1:], ""]
     explanations = untrained().explain(tiny.SENTENCES, targets)
     scores = untrained().score(tiny.SENTENCES, targets)
@@ -116,7 +113,7 @@ def test_its_numbers_are_those_of_the_score_and_its_attention_adds_up():
         assert np.all(np.triu(explanation.attention.decoder, 1) == 0)
 
 
-def test_a_pair_is_explained_alike_in_every_batch():
+def test_explanations_do_not_depend_on_the_batch():
     translator = Translator(tiny.tokenizer(), tiny.transformer())
     together = translator.explain(tiny.SENTENCES, tiny.SENTENCES[::-1])
     for source, target, expected in zip(tiny.SENTENCES, tiny.SENTENCES[::-1], together, strict=True):
@@ -128,7 +125,7 @@ def test_a_pair_is_explained_alike_in_every_batch():
 
 
 @pytest.mark.parametrize("layers", [1, 2, 4])
-def test_alignment_alone_is_that_of_the_explanation(layers):
+def test_alignment_attention_agrees_with_the_full_attention(layers):
     translator = Translator(tiny.tokenizer(), tiny.transformer(num_decoder_layers=layers))
     ids = [[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES]
     inputs = {"source": padded(ids), "target": padded(ids[::-1])}
@@ -141,11 +138,11 @@ def test_nothing_to_explain():
     assert untrained().align_tokens([], []) == []
 
 
-def test_bad_input_is_named(monkeypatch):
+def test_errors(monkeypatch):
     with pytest.raises(InputError, match="2 lines, but 1 translations"):
         untrained().explain(["a", "b"], ["a"])
     with pytest.raises(ValueError, match="kind must be one of encoder, decoder, cross; got 'self'"):
-        by_hand(["▁a"], ["▁x"], [[1.0]]).view("self")
+        make_explanation(["▁a"], ["▁x"], [[1.0]]).view("self")
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 1: the source has .* tokens"):
         untrained().explain(tiny.SENTENCES[:1], ["a"])

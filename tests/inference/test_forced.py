@@ -1,4 +1,4 @@
-"""Scores of given translations: those that the search gives, and those of the plain formula."""
+"""Scores of given translations equal those of the search and of the formula."""
 
 import numpy as np
 import pytest
@@ -15,23 +15,23 @@ from t2t_keras.symbols import EOS_ID
 from tests.inference import tiny
 
 
-def make(**settings) -> Translator:
+def make_translator(**settings) -> Translator:
     return Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(max_length_offset=5, **settings))
 
 
 @pytest.mark.integration
-def test_hypotheses_have_the_score_that_the_search_gave_them():
-    translator = make(beam_size=3)
+def test_scores_equal_those_of_the_search():
+    translator = make_translator(beam_size=3)
     source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
     result = translator.search(source)
     for slot in range(3):
-        found = token_log_probs_function(translator.model)(source, result.token_ids[:, slot]).numpy()
-        np.testing.assert_allclose(found.sum(1), result.log_probs[:, slot], atol=1e-4)
-        assert not found[result.token_ids[:, slot].numpy() == 0].any()
+        actual = token_log_probs_function(translator.model)(source, result.token_ids[:, slot]).numpy()
+        np.testing.assert_allclose(actual.sum(1), result.log_probs[:, slot], atol=1e-4)
+        assert not actual[result.token_ids[:, slot].numpy() == 0].any()
 
 
-def test_a_text_is_scored_as_its_tokens():
-    translator = make(length_penalty=0.8, tokens_per_batch=60)
+def test_scores_sum_over_tokens():
+    translator = make_translator(length_penalty=0.8, tokens_per_batch=60)
     sources, targets = tiny.SENTENCES, [*tiny.SENTENCES[1:], ""]
     scores = translator.score(sources, targets)
     for target, score in zip(targets, scores, strict=True):
@@ -45,18 +45,18 @@ def test_a_text_is_scored_as_its_tokens():
     assert count == sum(len(score.pieces) for score in scores)
 
 
-def test_a_pair_is_scored_alike_in_every_batch():
-    together = make().score(tiny.SENTENCES, tiny.SENTENCES)
+def test_scores_do_not_depend_on_the_batch():
+    together = make_translator().score(tiny.SENTENCES, tiny.SENTENCES)
     for line, expected in zip(tiny.SENTENCES, together, strict=True):
-        (alone,) = make().score([line], [line])
+        (alone,) = make_translator().score([line], [line])
         assert alone.pieces == expected.pieces
         np.testing.assert_allclose(alone.token_log_probs, expected.token_log_probs, atol=1e-4)
 
 
-def test_logits_of_a_batch_never_lie_in_memory_together(monkeypatch):
-    """Whatever its size; and padding has none."""
+def test_logits_are_computed_in_chunks(monkeypatch):
+    """The logits are computed in chunks of fixed size, without padding."""
 
-    class Watched:
+    class RecordingModel:
         def states(self, inputs, training):
             states = tiny.transformer().states(inputs, training=training)
             return states._replace(hidden=(states.hidden,))
@@ -68,24 +68,28 @@ def test_logits_of_a_batch_never_lie_in_memory_together(monkeypatch):
     sizes: list[int] = []
     monkeypatch.setattr(forced, "_CHUNK_TOKENS", 7)
     source = padded([[*tiny.tokenizer().encode(line), EOS_ID] for line in tiny.SENTENCES])
-    found = token_log_probs_function(Watched())(source, source).numpy()
+    result = token_log_probs_function(RecordingModel())(source, source).numpy()
     assert max(sizes) == 7
     assert sum(sizes) == np.count_nonzero(source)
     logits = tiny.transformer()({"source": source, "target": source}, training=False)
-    np.testing.assert_allclose(found, forced.target_log_probs(logits, tf.constant(source)), atol=1e-5)
-    np.testing.assert_array_equal(token_log_probs_function(Watched())(source[:2], 0 * source[:2]), 0 * source[:2])
+    np.testing.assert_allclose(result, forced.target_log_probs(logits, tf.constant(source)), atol=1e-5)
+    np.testing.assert_array_equal(
+        token_log_probs_function(RecordingModel())(source[:2], 0 * source[:2]), 0 * source[:2]
+    )
 
 
 def test_nothing_to_score():
-    assert make().score([], []) == []
+    assert make_translator().score([], []) == []
 
 
-def test_bad_input_is_named(monkeypatch):
+def test_errors(monkeypatch):
     with pytest.raises(InputError, match="2 lines, but 1 translations"):
-        make().score(["a", "b"], ["a"])
+        make_translator().score(["a", "b"], ["a"])
     monkeypatch.setattr(forced, "MAX_SCORED_LENGTH", 5)
     with pytest.raises(InputError, match="line 2: the translation has .* tokens; at most 5 tokens can be scored"):
-        make().score(["a", "b"], ["a", tiny.SENTENCES[0]])
-    (found,) = make().translate(tiny.SENTENCES[:1])  # what a search gave may be longer
-    assert len(found.token_ids[0]) > 5
-    assert make().score_tokens(found.source_ids, found.token_ids)[0].log_prob == pytest.approx(found.log_prob, abs=1e-4)
+        make_translator().score(["a", "b"], ["a", tiny.SENTENCES[0]])
+    (translation,) = make_translator().translate(tiny.SENTENCES[:1])  # translations of a search may be longer
+    assert len(translation.token_ids[0]) > 5
+    assert make_translator().score_tokens(translation.source_ids, translation.token_ids)[0].log_prob == pytest.approx(
+        translation.log_prob, abs=1e-4
+    )

@@ -1,4 +1,4 @@
-"""Lines of JSON that ask for translations."""
+"""Translation requests as lines of JSON."""
 
 import pytest
 
@@ -8,17 +8,17 @@ from t2t_keras.inference.translation import TermUse, Translation
 
 
 @pytest.mark.parametrize("number", ["1e400", "[NaN]", '{"a": -1e400}'])
-def test_an_id_that_json_cannot_repeat_is_refused(number):
+def test_ids_with_invalid_numbers_are_rejected(number):
     line = json_lines.parsed(3, f'{{"text": "A dog.", "id": {number}}}')
     assert (line.number, line.id) == (3, None) and "'id' contains a number that JSON cannot represent" in line.error
 
 
-def test_other_ids_are_repeated():
+def test_ids_are_returned():
     line = json_lines.parsed(1, '{"text": "A dog.", "id": {"a": [1, null, "\\ud800"]}}')
     assert line.id == {"a": [1, None, "\ud800"]}
 
 
-def test_a_line_is_a_request():
+def test_valid_lines_become_requests():
     line = json_lines.parsed(1, '{"text": "a", "prefix": "b", "constraints": ["c", ["d", "e"]], "excluded": ["f"]}')
     assert (line.error, line.request) == ("", Request("a", "b", ("c", ("d", "e")), ("f",)))
 
@@ -41,12 +41,12 @@ def test_a_line_is_a_request():
         ('{"id": 7, "text": "a", "excluded": [["b"]]}', "'excluded' must be a list of strings, got [['b']]"),
     ],
 )
-def test_an_invalid_line_has_an_error_and_keeps_its_id(text, error):
+def test_invalid_lines_keep_their_id(text, error):
     line = json_lines.parsed(1, text)
     assert line.error.startswith(error) and (line.request, line.id) == ("", 7 if '"id"' in text else None)
 
 
-def test_answers_have_their_terms_and_all_hypotheses():
+def test_answers_contain_terms_and_hypotheses():
     uses = TermUse("dog", "", False, ("Hund",)), TermUse("man", "Mann", True, ("Mann",))
     row = [Translation("a", -1.23456789, -2.0, 3, terms=uses), Translation("b", -2.0, -3.0, 2)]
     terms = [{"source": "dog", "form": None, "forced": False}, {"source": "man", "form": "Mann", "forced": True}]

@@ -1,4 +1,4 @@
-"""Documents with markup through a translator."""
+"""Translation of documents with markup."""
 
 import pathlib
 import re
@@ -18,17 +18,17 @@ DOCUMENT = "<p>Two <b>dogs</b> play, {name}.</p><p>12</p><code>x</code>"
 
 
 @pytest.mark.parametrize("max_length", [256, 9])
-def test_tags_stay_with_any_model(max_length):
+def test_tags_are_preserved_by_any_model(max_length):
     config = DecodeConfig(beam_size=1, max_length_offset=3)
     translator = Translator(tiny.tokenizer(), tiny.transformer(), config, DataConfig(max_length=max_length))
     document = MarkedDocument.parsed(DOCUMENT, "html", "in.html")
-    (out, empty), (found, none) = translate_marked(translator, [document, MarkedDocument(())])
-    assert (len(found), empty, none) == (1, "", [])
+    (out, empty), (translations, none) = translate_marked(translator, [document, MarkedDocument(())])
+    assert (len(translations), empty, none) == (1, "", [])
     assert out.startswith("<p>") and out.endswith("</p><p>12</p><code>x</code>")
     assert all(out.count(tag) == 1 for tag in ("<b>", "</b>", "{name}", "<code>"))
 
 
-def test_links_are_characters():
+def test_links_refer_to_characters():
     translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, max_length_offset=3))
     text = "Two dögs 😀 play."
     (translation,) = translator.translate([text])
@@ -42,13 +42,13 @@ def test_links_are_characters():
     ]
 
 
-def test_a_model_without_attention_is_refused():
+def test_models_without_attention_are_rejected():
     translator = Translator(tiny.tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), DecodeConfig(beam_size=1))
     with pytest.raises(InputError, match="attention"):
         translate_marked(translator, [MarkedDocument.parsed(DOCUMENT, "html", "in.html")])
 
 
-def test_the_page_runs_as_it_stands_there():
+def test_documented_code_runs():
     page = (pathlib.Path(__file__).parents[2] / "docs/markup.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     config = DecodeConfig(beam_size=1, max_length_offset=3)
@@ -57,34 +57,34 @@ def test_the_page_runs_as_it_stands_there():
     assert names["translated"].startswith("<p>") and names["translated"].count("<b>") == 1
 
 
-def test_pieces_that_do_not_spell_the_text_have_places_in_proportion():
-    found = aligned("abcd", "wxyz", [["▁ab", "cdefgh"]], [["▁wx", "yzyzyz"]], [[(0, 0), (1, 1)]])
-    assert found.links == ((0, 1, 0, 1), (1, 4, 1, 4))
+def test_pieces_that_differ_from_the_text_have_proportional_positions():
+    alignment = aligned("abcd", "wxyz", [["▁ab", "cdefgh"]], [["▁wx", "yzyzyz"]], [[(0, 0), (1, 1)]])
+    assert alignment.links == ((0, 1, 0, 1), (1, 4, 1, 4))
 
 
-def test_a_first_word_in_a_different_case_and_a_tag_move_no_span():
+def test_positions_ignore_case_and_tags():
     pieces = ["▁ein", "▁Hund", "</s>"]
-    found = aligned("A dog", "Ein Hund", [["<2de>", "▁a", "▁dog", "</s>"]], [pieces], [[(1, 0), (2, 1)]])
-    assert found.links == ((0, 3, 0, 1), (3, 8, 1, 5))
-    found = aligned("Übung hilft", "A dog", [["▁übung", "▁hilft", "</s>"]], [["▁a", "▁dog"]], [[(0, 0), (1, 1)]])
-    assert found.links == ((0, 1, 0, 5), (1, 5, 6, 11))
+    alignment = aligned("A dog", "Ein Hund", [["<2de>", "▁a", "▁dog", "</s>"]], [pieces], [[(1, 0), (2, 1)]])
+    assert alignment.links == ((0, 3, 0, 1), (3, 8, 1, 5))
+    alignment = aligned("Übung hilft", "A dog", [["▁übung", "▁hilft", "</s>"]], [["▁a", "▁dog"]], [[(0, 0), (1, 1)]])
+    assert alignment.links == ((0, 1, 0, 5), (1, 5, 6, 11))
 
 
-def test_sentences_without_a_blank_in_between_have_their_own_places():
+def test_positions_in_sentences_without_spaces():
     pieces = [["▁狗", "跑", "。", "</s>"], ["▁猫", "</s>"], ["▁", "<0xE9>", "<0xB8>", "<0x9F>", "</s>"]]
     links = [[(n, n) for n in range(len(part) - 1)] for part in pieces]
-    found = aligned("狗跑。猫鸟", "狗跑。猫鸟", pieces, pieces, links)
-    assert all(link[:2] == link[2:] for link in found.links)
-    assert [link[:2] for link in found.links][:4] == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    alignment = aligned("狗跑。猫鸟", "狗跑。猫鸟", pieces, pieces, links)
+    assert all(link[:2] == link[2:] for link in alignment.links)
+    assert [link[:2] for link in alignment.links][:4] == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
-def test_a_sentence_for_which_nothing_is_found_stays_with_its_markup():
+def test_untranslatable_sentences_stay_unchanged():
     translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, max_length_offset=3))
 
-    def nothing(requests, *arguments, **options):
+    def return_nothing(requests, *arguments, **options):
         ids = [(*request.parts[0], 1) for request in requests]
         return [[Translation("", -np.inf, -np.inf, 0, 1, (each,), ((),))] for each in ids]
 
-    translator._translations = nothing
+    translator._translations = return_nothing
     (out,), _ = translate_marked(translator, [MarkedDocument.parsed(DOCUMENT, "html", "in.html")])
     assert out == DOCUMENT

@@ -1,4 +1,4 @@
-"""A translator with a tokenizer that is not the package's."""
+"""Translation with a custom tokenizer."""
 
 import pytest
 
@@ -14,8 +14,8 @@ LETTERS = "abcdefgh"
 SIZES = {"num_encoder_layers": 1, "num_decoder_layers": 1, "d_model": 16, "d_ff": 24, "num_heads": 2}
 
 
-class Letters(TextTokenizer):
-    """Each letter is a token; blanks are lost."""
+class LetterTokenizer(TextTokenizer):
+    """A tokenizer of letters, which drops blanks."""
 
     vocab_size = 3 + len(LETTERS)
 
@@ -31,11 +31,11 @@ class Letters(TextTokenizer):
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    model = Transformer.from_preset("tiny", vocab_size=Letters.vocab_size, **SIZES)
-    return Translator(Letters(), model, DecodeConfig(beam_size=2, max_length_offset=4))
+    model = Transformer.from_preset("tiny", vocab_size=LetterTokenizer.vocab_size, **SIZES)
+    return Translator(LetterTokenizer(), model, DecodeConfig(beam_size=2, max_length_offset=4))
 
 
-def test_four_members_suffice(translator):
+def test_minimal_tokenizer(translator):
     translation, prefixed = translator.translate(["abc", Request("de", prefix="ha")])
     assert set(translation.text) <= set(LETTERS) and translation.num_tokens <= 4 + 4
     assert prefixed.text.startswith("ha")
@@ -43,37 +43,39 @@ def test_four_members_suffice(translator):
     assert score.pieces == (*translation.text, "</s>")
 
 
-def test_what_needs_beginnings_of_words_is_refused(translator):
+def test_options_that_need_word_boundaries_are_rejected(translator):
     with pytest.raises(ValueError, match="entries do not mark the beginnings of words, so words cannot be excluded"):
         translator.translate([Request("abc", excluded=("a",))])
     with pytest.raises(ValueError, match="word alignment is not available: the vocabulary's entries do not mark"):
         translator.align_tokens([], [])
 
 
-def test_a_missing_member_is_named():
-    class Half:
+def test_missing_members_of_a_tokenizer():
+    class IncompleteTokenizer:
         vocab_size, source, marks_words, continuations, truecaser = 11, None, False, (), None
         encode = encode_batch = decode = pieces = len
 
     model = Transformer.from_preset("tiny", vocab_size=11, **SIZES)
-    with pytest.raises(ValueError, match="`tokenizer`: Half has no `symbols`; see TextTokenizer in t2t_keras.text"):
-        Translator(Half(), model)
+    with pytest.raises(
+        ValueError, match="`tokenizer`: IncompleteTokenizer has no `symbols`; see TextTokenizer in t2t_keras.text"
+    ):
+        Translator(IncompleteTokenizer(), model)
     with pytest.raises(ValueError, match="`tokenizer`: NoneType has no `vocab_size`"):
         Translator(None, model)
-    assert isinstance(Letters(), TextTokenizer) and not isinstance(Half(), TextTokenizer)
+    assert isinstance(LetterTokenizer(), TextTokenizer) and not isinstance(IncompleteTokenizer(), TextTokenizer)
 
 
-def test_the_tokenizer_of_the_package_is_one():
+def test_tokenizer_implements_the_interface():
     tokenizer = tiny.tokenizer()
     assert isinstance(tokenizer, Tokenizer) and isinstance(tokenizer, TextTokenizer)
 
 
-def test_only_the_words_that_are_marked_continue():
-    class Marked(Letters):
+def test_continuations_are_pieces_without_a_mark():
+    class MarkedTokenizer(LetterTokenizer):
         marks_words = True
 
         def pieces(self, ids):
             return [["<pad>", "</s>", "<unk>", "▁a", "b", *["▁c", "d", "▁e", "f", "▁g", "h"]][token] for token in ids]
 
-    assert Letters().continuations == ()
-    assert Marked().continuations == (4, 6, 8, 10)
+    assert LetterTokenizer().continuations == ()
+    assert MarkedTokenizer().continuations == (4, 6, 8, 10)

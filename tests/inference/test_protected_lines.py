@@ -1,4 +1,4 @@
-"""Translators repeat protected spans exactly once, whatever the model does with them."""
+"""Translations repeat protected spans exactly once, for any model."""
 
 import dataclasses
 import functools
@@ -34,8 +34,8 @@ def tokenizer() -> Tokenizer:
     return tokenizer
 
 
-class Recording(tiny.CopyModel):
-    """A copying model that writes `replacement` in place of each token of a text."""
+class ReplacingModel(tiny.CopyModel):
+    """A model that copies, and replaces the token of one text by the token of another."""
 
     def __init__(self, vocab_size, replaced="", replacement=""):
         super().__init__(vocab_size)
@@ -50,11 +50,11 @@ class Recording(tiny.CopyModel):
 
 @functools.cache
 def copier(replaced="", replacement="", **arguments) -> Translator:
-    model = Recording(tiny.tokenizer().vocab_size, replaced, replacement)
+    model = ReplacingModel(tiny.tokenizer().vocab_size, replaced, replacement)
     return Translator(tokenizer(), model, **arguments)  # type: ignore[arg-type]
 
 
-def protecting(*protect, **settings) -> DecodeConfig:
+def decode_config(*protect, **settings) -> DecodeConfig:
     return DecodeConfig(beam_size=2, protect=protect, **settings)
 
 
@@ -69,28 +69,28 @@ LINES = {
 }
 
 
-def test_unknown_characters_keep_their_place_and_are_reported():
+def test_unknown_characters_keep_their_position_and_are_reported():
     translations = copier().translate(list(LINES))
     assert [each.text for each in translations] == list(LINES)
     assert [each.unknown for each in translations] == list(LINES.values())
     assert not any("😊" in each.source for each in translations[1].sentences)
 
 
-def test_the_model_never_reads_them():
+def test_the_model_does_not_read_unknown_characters():
     translator = copier()
     assert translator.translate(["A man 😊 runs"])[0].source_ids == translator.translate(["A man runs"])[0].source_ids
 
 
-def test_without_a_record_everything_is_read_as_before():
+def test_unprotected_texts_are_unchanged():
     model = tiny.CopyModel(tiny.tokenizer().vocab_size)
-    (found,) = Translator(tiny.tokenizer(), model).translate(["A man 😊 runs"])
-    assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
-    (found,) = copier(settings=protecting("nothing")).translate(["A man 😊 runs"])
-    assert found.unknown == () and tiny.tokenizer().decode(found.source_ids[0]) == "A man 😊 runs"
+    (translation,) = Translator(tiny.tokenizer(), model).translate(["A man 😊 runs"])
+    assert translation.unknown == () and tiny.tokenizer().decode(translation.source_ids[0]) == "A man 😊 runs"
+    (translation,) = copier(settings=decode_config("nothing")).translate(["A man 😊 runs"])
+    assert translation.unknown == () and tiny.tokenizer().decode(translation.source_ids[0]) == "A man 😊 runs"
 
 
-def searches_of(translator: Translator) -> list[int]:
-    """The numbers of sentences of the searches to come."""
+def record_searches(translator: Translator) -> list[int]:
+    """Records the number of sentences in each later search."""
     sizes: list[int] = []
     searcher = translator._searcher
 
@@ -105,32 +105,32 @@ def searches_of(translator: Translator) -> list[int]:
 LINE = "Two dogs play (see https://x.org/a_b). A man"
 
 
-def test_a_model_that_repeats_a_span_reads_it():
-    translator = copier(settings=protecting("urls"))
-    sizes = searches_of(translator)
-    (found,) = translator.translate([LINE])
-    assert found.text == LINE and sum(sizes) == 2
-    assert "https" in found.sentences[0].source
+def test_spans_that_the_model_copies_stay_in_the_source():
+    translator = copier(settings=decode_config("urls"))
+    sizes = record_searches(translator)
+    (translation,) = translator.translate([LINE])
+    assert translation.text == LINE and sum(sizes) == 2
+    assert "https" in translation.sentences[0].source
 
 
-def test_a_model_that_changes_a_span_translates_without_it():
-    translator = copier("_", "x", settings=protecting("urls"))
-    sizes = searches_of(translator)
-    found = translator.translate([LINE, "A man"])
-    assert [each.text for each in found] == [LINE, "A man"] and sum(sizes) == 5
-    assert found[0].text.count("https://x.org/a_b") == 1
+def test_spans_that_the_model_changes_are_removed_from_the_source():
+    translator = copier("_", "x", settings=decode_config("urls"))
+    sizes = record_searches(translator)
+    translations = translator.translate([LINE, "A man"])
+    assert [each.text for each in translations] == [LINE, "A man"] and sum(sizes) == 5
+    assert translations[0].text.count("https://x.org/a_b") == 1
 
 
-def test_the_other_hypotheses_repeat_the_spans_too():
-    for hypotheses in copier(settings=protecting("urls")).translate_nbest([LINE, "😊 A man"], 2):
+def test_all_hypotheses_contain_the_spans():
+    for hypotheses in copier(settings=decode_config("urls")).translate_nbest([LINE, "😊 A man"], 2):
         assert hypotheses and all(
             each.text.count("https://x.org/a_b") + each.text.count("😊") == 1 for each in hypotheses
         )
 
 
 @pytest.mark.parametrize("replaced", ["", "5"])
-def test_spans_of_all_kinds_come_out_once(replaced):
-    translator = copier(replaced, "x", settings=protecting("urls,emails,numbers,files", "Keras"))
+def test_spans_of_all_kinds_occur_once(replaced):
+    translator = copier(replaced, "x", settings=decode_config("urls,emails,numbers,files", "Keras"))
     lines = [
         "https://x.org",
         "https://x.org https://y.org",
@@ -140,48 +140,50 @@ def test_spans_of_all_kinds_come_out_once(replaced):
         "Mail x@y.org: now",
         "Keras and Keras",
     ]
-    for line, found in zip(lines, translator.translate(lines), strict=True):
+    for line, translation in zip(lines, translator.translate(lines), strict=True):
         spans = [line[span.start : span.end] for span in translator._protected._prepare._finder.spans(line)]
-        assert spans and all(found.text.count(span) == line.count(span) for span in spans)
+        assert spans and all(translation.text.count(span) == line.count(span) for span in spans)
 
 
-def test_a_request_keeps_its_prefix_and_its_constraints_whole():
-    translator = copier(settings=protecting())
-    (found,) = translator.translate([Request("😊 A man runs", prefix="Two dogs")])
-    assert found.text.startswith("Two dogs") and found.text.count("😊") == 1
-    (found,) = translator.translate([Request("A 😊 man runs", constraints=("A man",))])
-    assert found.text == "A man 😊 runs" and found.unknown == ("😊",)
+def test_prefixes_and_constraints_are_not_interrupted_by_spans():
+    translator = copier(settings=decode_config())
+    (translation,) = translator.translate([Request("😊 A man runs", prefix="Two dogs")])
+    assert translation.text.startswith("Two dogs") and translation.text.count("😊") == 1
+    (translation,) = translator.translate([Request("A 😊 man runs", constraints=("A man",))])
+    assert translation.text == "A man 😊 runs" and translation.unknown == ("😊",)
     with pytest.raises(InputError, match="prefix: cannot be met, because the text is blank"):
         translator.check(Request("😊", prefix="Two"))
 
 
-def test_a_glossary_keeps_its_forms_whole():
+def test_glossary_forms_are_not_interrupted_by_spans():
     glossary = Glossary.parsed(["A man\tA man"], "terms.tsv")
-    (found,) = copier(settings=TranslatorSettings(protecting(), glossary=glossary)).translate(["A 😊 man runs"])
-    assert found.text == "A man 😊 runs" and found.terms[0].form == "A man"
+    (translation,) = copier(settings=TranslatorSettings(decode_config(), glossary=glossary)).translate(
+        ["A 😊 man runs"]
+    )
+    assert translation.text == "A man 😊 runs" and translation.terms[0].form == "A man"
 
 
-def test_capitals_are_read_in_ordinary_case():
-    translator = copier(settings=protecting(case="fallback"))
+def test_text_in_capitals_is_lowercased_for_the_model():
+    translator = copier(settings=decode_config(case="fallback"))
     line = "TWO DOGS PLAY 😊 IN THE SNOW. A man"
-    (found,) = translator.translate([line])
-    assert found.text == line
-    assert [each.source for each in found.sentences] == ["Two dogs play in the snow.", "A man"]
-    (found,) = copier(settings=protecting()).translate([line])
-    assert found.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
-    (found,) = translator.translate([Request("TWO DOGS", prefix="TWO")])
-    assert tokenizer().decode(found.source_ids[0]) == "TWO DOGS", "its beginning has the case of the line"
+    (translation,) = translator.translate([line])
+    assert translation.text == line
+    assert [each.source for each in translation.sentences] == ["Two dogs play in the snow.", "A man"]
+    (translation,) = copier(settings=decode_config()).translate([line])
+    assert translation.sentences[0].source == "TWO DOGS PLAY IN THE SNOW."
+    (translation,) = translator.translate([Request("TWO DOGS", prefix="TWO")])
+    assert tokenizer().decode(translation.source_ids[0]) == "TWO DOGS", "requests with a prefix keep their case"
 
 
-def test_a_model_of_lowercase_returns_the_case_too():
-    translator = copier(settings=protecting(case="fallback"), data=DataConfig(lowercase="both"))
+def test_case_with_a_lowercase_model():
+    translator = copier(settings=decode_config(case="fallback"), data=DataConfig(lowercase="both"))
     assert [each.text for each in translator.translate(["TWO DOGS", "Two dogs"])] == ["TWO DOGS", "two dogs"]
 
 
-def test_other_tasks_protect_nothing():
+def test_other_tasks_do_not_protect_spans():
     data = DataConfig(task="summarisation")
-    (found,) = copier(data=data).translate(["A man 😊 runs"])
-    assert found.unknown == ()
+    (translation,) = copier(data=data).translate(["A man 😊 runs"])
+    assert translation.unknown == ()
     for settings in ({"protect": ("urls",)}, {"case": "fallback"}):
         with pytest.raises(InputError, match=f"^decode.{next(iter(settings))}: only translations"):
             copier(settings=DecodeConfig(**settings), data=data)
@@ -194,7 +196,7 @@ def test_json_lists_the_unknown_characters():
     assert first["unknown_characters"] == ["😊", "★"] and "unknown_characters" not in second
 
 
-def test_a_document_keeps_them_beside_its_tags():
+def test_documents_with_tags_and_spans():
     translator = Translator(tokenizer(), tiny.transformer(), DecodeConfig(beam_size=1, protect=("urls",)))
     document = MarkedDocument.parsed("<p>A <b>man</b> 😊 runs, see https://x.org/a.</p>", "html", "x.html")
     (out,), ((translation,),) = translate_marked(translator, [document])
@@ -203,10 +205,10 @@ def test_a_document_keeps_them_beside_its_tags():
 
 
 @pytest.mark.parametrize("engine", ["tensorflow", "ctranslate2"])
-def test_every_engine_repeats_them(engine):
+def test_every_engine_repeats_spans(engine):
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
-    config = dataclasses.replace(protecting("urls"), max_length_offset=5)
+    config = dataclasses.replace(decode_config("urls"), max_length_offset=5)
     translator = Translator(tokenizer(), tiny.transformer(), TranslatorSettings(config, engine=engine))
     for hypotheses in translator.translate_nbest(["A man 😊 runs https://x.org/a", "Two 我爱 dogs. 😊 A man"], 2):
         for each in hypotheses:
@@ -214,38 +216,38 @@ def test_every_engine_repeats_them(engine):
             assert each.text.count("https://x.org/a") + each.text.count("我爱") == 1
 
 
-def test_the_page_runs_as_it_stands_there(capsys):
+def test_documented_code_runs(capsys):
     page = (pathlib.Path(__file__).parents[2] / "docs/protected_text.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(compile(code, "protected_text.md", "exec"), {"translator": copier(), "Translator": Translator})
     assert capsys.readouterr().out == "A man 😊 runs 5 km/h. ('😊',)\n"
 
 
-def test_a_request_whose_text_is_only_a_span_keeps_its_first_translation():
-    translator = copier("_", "x", settings=protecting("urls"))
+def test_text_that_is_only_a_span():
+    translator = copier("_", "x", settings=decode_config("urls"))
     first, second = translator.translate(["A man", Request("https://x.org/a_b", prefix="Two")])
     assert first.text == "A man" and second.text.startswith("Two")
 
 
-def test_a_constraint_that_cannot_be_met_is_not_returned_as_met():
-    """With a rule that bars its second half, and where other outputs are possible."""
+def test_unsatisfiable_constraints_are_marked():
+    """A rule bars the second half of the constraint, and other outputs are possible."""
     config = DecodeConfig(beam_size=3, no_repeat_ngram_size=1, max_length_offset=4)
     translator = Translator(tokenizer(), tiny.transformer(), config)
     possible = Request("Two dogs play.", constraints=("dogs",))
     impossible = Request("Two dogs play.", constraints=("Two dogs Two",))
     for requests in ([impossible, possible], [possible, impossible]):
-        for request, found in zip(requests, translator.translate(requests), strict=True):
-            assert found.exists == (request is possible)
-            assert ("dogs" in found.text) == found.exists
+        for request, translation in zip(requests, translator.translate(requests), strict=True):
+            assert translation.exists == (request is possible)
+            assert ("dogs" in translation.text) == translation.exists
     assert [each.exists for each in translator.translate_nbest([impossible], 3)[0]] == [False]
 
 
-def test_a_tag_in_front_of_the_source_moves_no_span():
+def test_tags_before_the_source_keep_span_positions():
     symbols = Tokenizer(tiny.tokenizer().serialized)
     tagged = with_symbols(symbols, ["<2de>"])
     tagged.characters = Characters(KNOWN, KNOWN)
     model = tiny.CopyModel(tagged.vocab_size)
-    (found,) = Translator(tagged, model, protecting()).translate(["<2de> A man 😊 runs. Two dogs"])
-    assert found.unknown == ("😊",) and found.text == "<2de> A man 😊 runs. <2de> Two dogs"
-    (found,) = Translator(tagged, model, protecting(tag="<2de>")).translate(["A man 😊 runs. Two dogs"])
-    assert found.text.count("😊") == 1
+    (translation,) = Translator(tagged, model, decode_config()).translate(["<2de> A man 😊 runs. Two dogs"])
+    assert translation.unknown == ("😊",) and translation.text == "<2de> A man 😊 runs. <2de> Two dogs"
+    (translation,) = Translator(tagged, model, decode_config(tag="<2de>")).translate(["A man 😊 runs. Two dogs"])
+    assert translation.text.count("😊") == 1

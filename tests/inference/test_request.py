@@ -1,4 +1,4 @@
-"""Requests as token ids: what is asked for, and what is refused."""
+"""Encoding of requests as token ids, and invalid requests."""
 
 import functools
 
@@ -35,79 +35,79 @@ def ids_of(text: str) -> tuple[int, ...]:
     return tuple(tiny.tokenizer().encode(text))
 
 
-def test_fields_become_tokens():
+def test_fields_are_encoded_as_tokens():
     tokenizer = tiny.tokenizer()
-    found = encoder().encode(Request("A man\tis", "Ein\u200b", ("blauen Hemd", "Hunde"), ("Schnee",)))
-    assert found.parts == (tuple(tokenizer.encode("A man is")),)
-    assert found.prefix == tuple(tokenizer.encode("Ein"))
-    assert found.constraints == tuple((tuple(tokenizer.encode(phrase)),) for phrase in ("blauen Hemd", "Hunde"))
+    request = encoder().encode(Request("A man\tis", "Ein\u200b", ("blauen Hemd", "Hunde"), ("Schnee",)))
+    assert request.parts == (tuple(tokenizer.encode("A man is")),)
+    assert request.prefix == tuple(tokenizer.encode("Ein"))
+    assert request.constraints == tuple((tuple(tokenizer.encode(phrase)),) for phrase in ("blauen Hemd", "Hunde"))
     alternatives = encoder().encode(Request("A man", constraints=(("Hund", "Leiter", "Hund"), "auf")))
     assert alternatives.constraints == (
         tuple(tuple(tokenizer.encode(word)) for word in ("Hund", "Leiter")),
         (ids_of("auf"),),
     )
-    assert tuple(tokenizer.encode("Schnee")) == found.excluded[0]
+    assert tuple(tokenizer.encode("Schnee")) == request.excluded[0]
     assert encoder(lowercase="both").encode(Request("A", "EIN")).prefix == tuple(tokenizer.encode("ein"))
-    of_sources = encoder(lowercase="source")
-    encoded = of_sources.encode(Request("A MAN", "EIN"))
+    source_encoder = encoder(lowercase="source")
+    encoded = source_encoder.encode(Request("A MAN", "EIN"))
     assert (encoded.parts, encoded.prefix) == ((tuple(tokenizer.encode("a man")),), tuple(tokenizer.encode("EIN")))
-    assert of_sources.target("A", "EIN") == "EIN"
+    assert source_encoder.target("A", "EIN") == "EIN"
 
 
-def test_plain_lines_and_requests_keep_their_order():
+def test_lines_and_requests_keep_their_order():
     requests = ["A man", Request("dogs"), "", Request(""), "snow"]
-    found = list(numbered(requests, encoder()))
+    actual = list(numbered(requests, encoder()))
     texts = ("A man", "dogs", "", "", "snow")
     expected = [(text, tuple(tiny.tokenizer().encode(text))) for text in texts]
-    assert found == [EncodedRequest((ids,) if ids else (), text) for text, ids in expected]
+    assert actual == [EncodedRequest((ids,) if ids else (), text) for text, ids in expected]
 
 
-def test_words_that_no_entry_begins_cannot_be_excluded():
+def test_words_cannot_be_excluded_without_word_boundaries():
     subwords = Tokenizer(serialized_subwords(["a_", "b_", *"ab_u0123456789;\\"]))
-    ours = encoder_of(subwords)
-    assert ours.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
+    request_encoder = encoder_of(subwords)
+    assert request_encoder.encode(Request("a b", "a")).prefix == tuple(subwords.encode("a"))
     with pytest.raises(InputError, match="excluded: the vocabulary's entries do not mark the beginnings of words"):
-        ours.encode(Request("a b", excluded=("a",)))
+        request_encoder.encode(Request("a b", excluded=("a",)))
     with pytest.raises(InputError, match="word alignment is not available: the vocabulary's entries"):
         Translator(subwords, tiny.transformer()).align_tokens([], [])
 
 
 @pytest.mark.parametrize("phrase", ["Schnee", "A man", "ü", "日", "in"])
-def test_excluded_spellings_are_all_there_are(phrase):
+def test_all_spellings_are_excluded(phrase):
     tokenizer = tiny.tokenizer()
     pieces = tokenizer.pieces(range(tokenizer.vocab_size))
     text = "▁" + phrase.replace(" ", "▁")
 
-    def ways(rest: str) -> list[tuple[int, ...]]:
+    def spellings(rest: str) -> list[tuple[int, ...]]:
         if not rest:
             return [()]
         firsts = [id for id in range(3, len(pieces)) if rest.startswith(pieces[id])]
-        return [(id, *way) for id in firsts for way in ways(rest[len(pieces[id]) :])]
+        return [(id, *rest_spelling) for id in firsts for rest_spelling in spellings(rest[len(pieces[id]) :])]
 
-    found = encoder().encode(Request("A man", excluded=(phrase,))).excluded
-    expected = {*ways(text), tuple(tokenizer.encode(phrase))}
-    assert len(set(found)) == len(found) == min(len(expected), 64)
-    assert set(found) <= expected
-    assert max(map(len, found)) <= sorted(map(len, expected))[len(found) - 1], "the shortest come first"
+    excluded = encoder().encode(Request("A man", excluded=(phrase,))).excluded
+    expected = {*spellings(text), tuple(tokenizer.encode(phrase))}
+    assert len(set(excluded)) == len(excluded) == min(len(expected), 64)
+    assert set(excluded) <= expected
+    assert max(map(len, excluded)) <= sorted(map(len, expected))[len(excluded) - 1], "the shortest spellings come first"
 
 
-def test_excluded_punctuation_is_barred_wherever_it_stands():
-    found = encoder().encode(Request("A man", excluded=("!",))).excluded
-    assert {tuple(tiny.tokenizer().pieces(ids)) for ids in found} >= {("!",), ("▁", "!")}
-    found = encoder().encode(Request("A man", excluded=("dogs",))).excluded
-    assert all(tiny.tokenizer().pieces(ids)[0].startswith("▁") for ids in found)
+def test_punctuation_is_excluded_inside_words():
+    excluded = encoder().encode(Request("A man", excluded=("!",))).excluded
+    assert {tuple(tiny.tokenizer().pieces(ids)) for ids in excluded} >= {("!",), ("▁", "!")}
+    excluded = encoder().encode(Request("A man", excluded=("dogs",))).excluded
+    assert all(tiny.tokenizer().pieces(ids)[0].startswith("▁") for ids in excluded)
 
 
 @pytest.mark.parametrize("vocab_type", ["bpe", "char", "byte"])
-def test_what_bytes_spell_is_barred_wherever_it_stands(vocab_type):
+def test_byte_spellings_are_excluded_inside_words(vocab_type):
     tokenizer = tiny.tokenizer(vocab_type)
     encoded = encoder_of(tokenizer, ("😀", "dogs"))
-    found = {tuple(tokenizer.pieces(ids)) for ids in encoded.excluded}
+    spellings = {tuple(tokenizer.pieces(ids)) for ids in encoded.excluded}
     smile = ("<0xF0>", "<0x9F>", "<0x98>", "<0x80>")
-    assert found >= {smile, ("▁", *smile)}
-    assert all(spelling[0].startswith("▁") for spelling in found - {smile})
+    assert spellings >= {smile, ("▁", *smile)}
+    assert all(spelling[0].startswith("▁") for spelling in spellings - {smile})
     if vocab_type == "byte":
-        assert found == {smile, ("▁", *smile), ("▁", "<0x64>", "<0x6F>", "<0x67>", "<0x73>")}
+        assert spellings == {smile, ("▁", *smile), ("▁", "<0x64>", "<0x6F>", "<0x67>", "<0x73>")}
 
 
 @functools.cache
@@ -120,28 +120,28 @@ def label_encoder(name: str, *excluded: str) -> RequestEncoder:
 
 
 @pytest.mark.parametrize("name", ["classification", "tagging"])
-def test_phrases_of_labels_are_the_tokens_of_labels(name):
+def test_labels_are_encoded_as_symbols(name):
     (symbol,) = labels().encode("<=negative>")
     encoder = label_encoder(name, "negative")
     assert encoder.excluded == ((symbol,),)
     encoder = label_encoder(name)
     assert encoder.encode(Request("A man", excluded=("negative",))).excluded == ((symbol,),)
-    found = encoder.encode(Request("A man", "negative", ("negative",)))
-    assert (found.prefix, found.constraints) == ((symbol,), (((symbol,),),))
+    encoded = encoder.encode(Request("A man", "negative", ("negative",)))
+    assert (encoded.prefix, encoded.constraints) == ((symbol,), (((symbol,),),))
 
 
-def test_labels_that_the_model_does_not_have_are_named():
+def test_unknown_labels_are_rejected():
     encoder = label_encoder("tagging")
     encoder.check_labels("O B-LOC")
     with pytest.raises(InputError, match="^'B-XXX' is not a label of the model; valid: B-LOC, O, negative$"):
         encoder.check_labels("O B-XXX")
 
 
-def test_a_sentence_of_labels_has_no_more_than_its_words():
+def test_restrictions_of_labels():
     encoder, tokens = label_encoder("tagging"), labels().symbols
-    asked = Request("A man", prefix="B-LOC  O", excluded=("negative",))
-    assert encoder.encode(asked).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
-    assert encoder.encode(asked).excluded == ((tokens["<=negative>"],),)
+    request_with_prefix = Request("A man", prefix="B-LOC  O", excluded=("negative",))
+    assert encoder.encode(request_with_prefix).prefix == (tokens["<=B-LOC>"], tokens["<=O>"])
+    assert encoder.encode(request_with_prefix).excluded == ((tokens["<=negative>"],),)
     for field, several in (("excluded", ("O B-LOC",)), ("constraints", ("O B-LOC",))):
         with pytest.raises(InputError, match=f"^{field}: 'O B-LOC' contains labels of several words, which never"):
             encoder.encode(Request("A man", **{field: several}))
@@ -155,7 +155,7 @@ def test_a_sentence_of_labels_has_no_more_than_its_words():
 
 @pytest.mark.parametrize("name", ["classification", "tagging"])
 @pytest.mark.parametrize("restriction", [{"prefix": "neg"}, {"constraints": ("neg",)}, {"excluded": ("neg",)}])
-def test_what_is_no_label_is_named(name, restriction):
+def test_invalid_labels_are_rejected(name, restriction):
     message = f"{next(iter(restriction))}: 'neg' is not a label of the model; valid: B-LOC, O, negative"
     with pytest.raises(InputError, match=f"^{message}$"):
         label_encoder(name).encode(Request("A man", **restriction))
@@ -163,8 +163,8 @@ def test_what_is_no_label_is_named(name, restriction):
         label_encoder(name, "neg")
 
 
-def test_a_question_without_a_paragraph_is_refused_by_its_line():
-    """A blank line is not, as in other tasks."""
+def test_questions_without_a_context_are_rejected():
+    """Blank lines are valid, as in other tasks."""
     translator = Translator(tiny.tokenizer(), tiny.transformer(), data=DataConfig(task="question_answering"))
     for bad in ("When?", Request("When?")):
         with pytest.raises(InputError, match="^text: there is no <context> between"):
@@ -198,7 +198,7 @@ LONG = "A man in a blue shirt. " * 4
         ({"excluded": ("Mann",)}, Request("A", constraints=("Ein Mann",)), ["constraints", "'Mann'", "excluded"]),
     ],
 )
-def test_what_cannot_be_met_is_refused(settings, request_, words):
+def test_unsatisfiable_requests_are_rejected(settings, request_, words):
     with pytest.raises(InputError) as error:
         encoder(**settings).encode(request_)
     assert all(word in str(error.value) for word in words), str(error.value)
@@ -206,12 +206,12 @@ def test_what_cannot_be_met_is_refused(settings, request_, words):
         list(numbered(["A man", request_], encoder(**settings)))
 
 
-def test_what_a_long_line_may_ask_for():
-    found = encoder(max_source_length=9).encode(Request(LONG, excluded=("Hund",)))
-    assert len(found.parts) > 1 and found.excluded
+def test_long_lines_support_excluded_words():
+    encoded = encoder(max_source_length=9).encode(Request(LONG, excluded=("Hund",)))
+    assert len(encoded.parts) > 1 and encoded.excluded
 
 
-def test_constraints_within_the_prefix_take_no_room():
+def test_constraints_in_the_prefix_do_not_count_towards_the_length():
     request = Request("A", prefix="Ein Mann", constraints=("Mann",))
     prefix = tiny.tokenizer().encode("Ein Mann")
     assert encoder(max_length_offset=len(prefix) - 1).encode(request).prefix == tuple(prefix)
@@ -219,7 +219,7 @@ def test_constraints_within_the_prefix_take_no_room():
         encoder(max_length_offset=len(prefix) - 2).encode(request)
 
 
-def test_characters_without_an_entry_are_refused(tmp_path):
+def test_characters_without_an_entry_are_rejected(tmp_path):
     """A vocabulary without byte fallback cannot spell everything."""
     import sentencepiece
 
@@ -244,11 +244,11 @@ def test_characters_without_an_entry_are_refused(tmp_path):
         encoder_of(tokenizer, ("日",))
 
 
-def test_batches_hold_one_kind_each():
+def test_requests_with_different_options_have_separate_batches():
     requests = [
-        EncodedRequest(((5,) * length,), "", *asked)
+        EncodedRequest(((5,) * length,), "", *options)
         for length in (3, 9, 4)
-        for asked in [(), ((7,),), ((), (((8, 9),),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
+        for options in [(), ((7,),), ((), (((8, 9),),)), ((7,), (), ((3,),)), ((), (), ((4,), (5, 6)))]
     ]
     batches = request_batches(requests, 1000)
     assert sorted(map(sorted, batches)) == [[0, 5, 10], [1, 6, 11], [2, 7, 12], [3, 8, 13], [4, 9, 14]]
@@ -262,6 +262,6 @@ def test_batches_hold_one_kind_each():
     np.testing.assert_array_equal(constraints, expected)
 
 
-def test_a_request_with_many_phrases_counts_as_a_long_one():
+def test_requests_with_many_phrases_count_as_long():
     many = EncodedRequest(((5,),), constraints=(((3, 4),) * 10,))
     assert request_batches([many] * 4, 40) == [[0, 1], [2, 3]]

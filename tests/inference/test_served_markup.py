@@ -1,4 +1,4 @@
-"""Documents that an export's `align` fills: as the translator itself fills them."""
+"""Documents that are translated with the signature `align` equal those of the translator."""
 
 import numpy as np
 import pytest
@@ -21,21 +21,21 @@ DOCUMENTS = [
 
 
 @pytest.mark.integration
-def test_they_become_what_the_translator_makes_of_them():
+def test_served_documents_equal_those_of_the_translator():
     translator = exporting.translator()
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
     align = signatures(pipeline)["align"]
     documents = ServedDocuments("html", DOCUMENTS)
     texts = documents.texts
     assert len(texts) == 2
-    found = {name: tensor.numpy() for name, tensor in align(tf.constant(texts)).items()}
-    rows = [{name: array[row : row + 1] for name, array in found.items()} for row in range(len(texts))]
+    actual = {name: tensor.numpy() for name, tensor in align(tf.constant(texts)).items()}
+    rows = [{name: array[row : row + 1] for name, array in actual.items()} for row in range(len(texts))]
     expected, _ = translate_marked(translator, [MarkedDocument.parsed(text, "html", "") for text in DOCUMENTS])
     assert documents.filled(rows) == expected
     assert expected[0].count("<b>") == 1 and expected[1].count("<b>") == 6
 
 
-def test_a_tag_in_front_of_each_part_moves_no_markup():
+def test_tags_before_parts_keep_markup_positions():
     pieces = np.array([["<2de>", "▁A", "▁dog", ".", "</s>", "<2de>", "▁Two", "▁men", "</s>"]], object)
     encoded = np.array([[piece.encode() for piece in pieces[0]]], object)
     target = np.array([[piece for piece in encoded[0] if piece != b"<2de>"]], object)
@@ -46,13 +46,13 @@ def test_a_tag_in_front_of_each_part_moves_no_markup():
     assert ServedDocuments("html", [document]).filled([outputs]) == [document]
 
 
-def test_a_text_without_a_translation_stays():
+def test_texts_without_a_translation_are_unchanged():
     nothing = {"translation": np.array([b""], object), "attention": np.zeros([1, 0, 2], np.float32)}
     nothing |= {f"{side}_pieces": np.array([[b""]], object) for side in ("source", "target")}
     assert ServedDocuments("html", ["<p>A <b>dog</b>.</p>"]).filled([nothing]) == ["<p>A <b>dog</b>.</p>"]
 
 
-def test_attributes_are_texts_on_request():
+def test_attributes_are_translated_on_request():
     document = "<p>A <img alt='A dog'> runs.</p>"
     assert ServedDocuments("html", [document]).texts == ["A runs."]
     documents = ServedDocuments("html", [document], ["alt"])
@@ -62,7 +62,7 @@ def test_attributes_are_texts_on_request():
     assert documents.filled([nothing, nothing]) == [document]
 
 
-def test_what_cannot_be_read_is_one_line():
+def test_errors():
     with pytest.raises(InputError, match="^markup must be one of html, xml, placeholders; got 'rtf'$"):
         ServedDocuments("rtf", ["a"])
     with pytest.raises(InputError, match=f"got '{'x' * 40}'$"):

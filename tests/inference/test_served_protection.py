@@ -1,4 +1,4 @@
-"""Texts with protected spans, as a server translates them: as the translator itself does."""
+"""Texts with protected spans that a server translates equal those of the translator."""
 
 import dataclasses
 import json
@@ -8,7 +8,9 @@ import pytest
 
 from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
+from t2t_keras.inference import served_protection
 from t2t_keras.inference.served_protection import ServedProtection
+from t2t_keras.inference.served_terms import ServedTerms
 from t2t_keras.inference.translator import Translator
 from tests.inference import tiny
 from tests.inference.test_protected_lines import KNOWN, tokenizer
@@ -19,7 +21,7 @@ assert KNOWN
 
 
 def read(folder, decode=None, data=DATA, **changes) -> ServedProtection:
-    """As for an export, of which only the settings and the vocabulary are read."""
+    """Reads the settings and the vocabulary of an export without a graph."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
@@ -34,13 +36,13 @@ def groups_of_eight(sizes):
     return [order[start : start + 8] for start in range(0, len(order), 8)]
 
 
-def prepared(protection, texts, fields=None, signature="serving_default", aligns=True, **others):
+def prepare(protection, texts, fields=None, signature="serving_default", aligns=True, **others):
     inputs = {"text": np.array([text.encode() for text in texts], object), **others}
     return protection(inputs, fields or {}, signature, aligns, groups_of_eight)
 
 
-def copied(calls, spoil=""):
-    """Outputs of signatures that return each text, without the characters in `spoil`, and a score of -1."""
+def copy_outputs(calls, spoil=""):
+    """The outputs of signatures that copy each text without the characters in `spoil`, with a score of -1."""
     outputs = []
     for name, inputs in calls:
         texts = [text.decode() for text in inputs["text"]]
@@ -59,80 +61,99 @@ def copied(calls, spoil=""):
     return outputs
 
 
-def answered(texts, spoil=""):
-    again = texts.again(copied(texts.first, spoil))
-    return texts.answer(copied(again, spoil)), again
+def answer_texts(texts, spoil=""):
+    second_calls = texts.again(copy_outputs(texts.first, spoil))
+    return texts.answer(copy_outputs(second_calls, spoil)), second_calls
 
 
 @pytest.mark.parametrize("aligns", [True, False])
-def test_texts_become_what_the_translator_makes_of_them(tmp_path, aligns):
+def test_served_texts_equal_those_of_the_translator(tmp_path, aligns):
     protection = read(tmp_path, case="fallback")
-    answer, again = answered(prepared(protection, TEXTS, aligns=aligns))
+    answer, second_calls = answer_texts(prepare(protection, TEXTS, aligns=aligns))
     config = DecodeConfig(beam_size=1, case="fallback")
     translator = Translator(tokenizer(), tiny.CopyModel(tiny.tokenizer().vocab_size), config, DATA)
     expected = translator.translate(TEXTS)
-    assert not again
+    assert not second_calls
     assert [text.decode() for text in answer["translation"]] == [each.text for each in expected]
     unknown = [tuple(span.decode() for span in row if span) for row in answer["unknown_characters"]]
     assert unknown == [each.unknown for each in expected]
     assert answer["score"].tolist() == [-1, -3, -1, -1, 0, -1]
 
 
-def test_plain_texts_need_no_protection(tmp_path):
+def test_unknown_model_families(tmp_path):
+    read(tmp_path)
+    path = tmp_path / "assets.extra" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": {"family": "unheard_of", "width": 3}}))
+    answer, _ = answer_texts(prepare(ServedProtection(tmp_path), ["A man 😊 runs."]))
+    assert answer["translation"].tolist() == ["A man 😊 runs.".encode()]
+    assert ServedTerms(tmp_path).encoder.encode_lines(["A man"])
+
+
+def test_plain_texts_are_not_protected(tmp_path):
     protection = read(tmp_path)
-    assert prepared(protection, ["A man", "THE DOG"]) is None
+    assert prepare(protection, ["A man", "THE DOG"]) is None
 
 
-def test_a_span_that_is_not_repeated_is_put_back(tmp_path):
+def test_missing_spans_are_put_back(tmp_path):
     protection = read(tmp_path, DecodeConfig(beam_size=1, protect=("man",)))
     texts = ["A man runs https://x.org/a.", "Two dogs"]
-    answer, again = answered(prepared(protection, texts, {"protect": ["urls"]}), spoil=":")
-    assert [(name, inputs["text"].tolist()) for name, inputs in again] == [("align", [b"A runs."])]
+    answer, second_calls = answer_texts(prepare(protection, texts, {"protect": ["urls"]}), spoil=":")
+    assert [(name, inputs["text"].tolist()) for name, inputs in second_calls] == [("align", [b"A runs."])]
     assert answer["translation"].tolist() == [text.encode() for text in texts]
     assert "unknown_characters" not in answer
-    answer, again = answered(prepared(protection, texts, {"protect": ["urls"]}))
-    assert not again and answer["translation"].tolist() == [text.encode() for text in texts]
+    answer, second_calls = answer_texts(prepare(protection, texts, {"protect": ["urls"]}))
+    assert not second_calls and answer["translation"].tolist() == [text.encode() for text in texts]
 
 
-def test_several_translations_repeat_the_spans(tmp_path):
+def test_nbest_translations_contain_the_spans(tmp_path):
     protection = read(tmp_path, DecodeConfig(beam_size=2))
-    answer, _ = answered(prepared(protection, ["A man 😊 runs. Two dogs", "A dog", "😊"], signature="nbest"))
+    answer, _ = answer_texts(prepare(protection, ["A man 😊 runs. Two dogs", "A dog", "😊"], signature="nbest"))
     texts = [[text.decode() for text in row] for row in answer["translations"]]
     whole = "A man 😊 runs. Two dogs"
     assert texts == [[whole, f"{whole} too"], ["A dog", "A dog too"], ["😊", ""]]
     assert answer["scores"].tolist() == [[-2, -3], [-1, -2], [0, np.finfo(np.float32).min]]
 
 
-def test_each_sentence_is_sampled_with_the_seed_of_its_text(tmp_path):
+def test_sentences_use_the_seed_of_their_text(tmp_path):
     seeds = np.array([7, 8], np.int64)
-    texts = prepared(read(tmp_path), ["A man 😊 runs. Two dogs", "A dog"], signature="sample", seed=seeds)
+    texts = prepare(read(tmp_path), ["A man 😊 runs. Two dogs", "A dog"], signature="sample", seed=seeds)
     ((name, inputs),) = texts.first
     pairs = dict(zip(inputs["text"].tolist(), inputs["seed"].tolist(), strict=True))
     assert (name, pairs) == ("sample", {b"A man runs.": 7, b"Two dogs": 7, b"A dog": 8})
-    answer, _ = answered(texts)
+    answer, _ = answer_texts(texts)
     assert {*answer} == {"translation", "log_probability", "unknown_characters"}
 
 
-def test_a_tag_stands_in_front_of_each_sentence(tmp_path):
+def test_sentences_have_the_tag_of_their_text(tmp_path):
     inputs = {"text": np.array(["A man 😊 runs. Two dogs".encode()], object)}
     texts = read(tmp_path)(inputs, {}, "align", True, groups_of_eight, "<2de>")
     (call,) = texts.first
     assert sorted(call[1]["text"].tolist()) == [b"<2de> A man runs.", b"<2de> Two dogs"]
-    assert not texts.again(copied([("align", {"text": np.array([b"Two dogs", b"A man runs."], object)})]))
+    assert not texts.again(copy_outputs([("align", {"text": np.array([b"Two dogs", b"A man runs."], object)})]))
 
 
-def test_calls_are_small_and_only_texts_with_spans_are_aligned(tmp_path):
+def test_only_texts_with_spans_are_aligned_in_small_calls(tmp_path):
     texts = [*(["A man 😊 runs"] * 20), *(["A man"] * 5)]
-    calls = prepared(read(tmp_path), texts).first
+    calls = prepare(read(tmp_path), texts).first
     assert [(name, len(inputs["text"])) for name, inputs in calls] == [
         *(("align", size) for size in (8, 8, 4)),
         ("serving_default", 5),
     ]
 
 
-def test_a_missing_translation_stays_missing(tmp_path):
-    texts = prepared(read(tmp_path), ["A man 😊 runs"])
-    outputs = copied(texts.first)
+def test_long_sentences_are_translated_without_alignment(tmp_path, monkeypatch):
+    monkeypatch.setattr(served_protection, "MAX_LINE_TOKENS", 40)
+    words = "man dog " * 20
+    texts = prepare(read(tmp_path), [f"A {words}😊 runs", "A man 😊 runs"])
+    calls = {name: inputs["text"].tolist() for name, inputs in texts.first}
+    assert calls == {"serving_default": [f"A {words}runs".encode()], "align": [b"A man runs"]}
+    answer, _ = answer_texts(texts)
+    assert answer["translation"].tolist() == [f"A {words}😊 runs".encode(), "A man 😊 runs".encode()]
+
+
+def test_missing_translations_stay_missing(tmp_path):
+    texts = prepare(read(tmp_path), ["A man 😊 runs"])
+    outputs = copy_outputs(texts.first)
     outputs[0]["score"][:] = np.finfo(np.float32).min
     outputs[0]["translation"][:] = b""
     assert not texts.again(outputs)
@@ -140,10 +161,10 @@ def test_a_missing_translation_stays_missing(tmp_path):
     assert answer["translation"].tolist() == [b""] and answer["score"][0] == np.finfo(np.float32).min
 
 
-def test_documents_get_texts_with_links(tmp_path):
-    texts = prepared(read(tmp_path), ["A man 😊 runs", "Two dogs"], signature="align")
+def test_alignments_of_documents(tmp_path):
+    texts = prepare(read(tmp_path), ["A man 😊 runs", "Two dogs"], signature="align")
     assert {name for name, _ in texts.first} == {"align"}
-    assert not texts.again(copied(texts.first))
+    assert not texts.again(copy_outputs(texts.first))
     first, second = texts.aligned([])
     assert first.text == "A man 😊 runs" and second.text == "Two dogs"
     assert {first.text[a:b] for a, b, c, d in first.links if (a, b) == (c, d)} >= {"A", "man", "😊", "runs"}
@@ -159,21 +180,21 @@ def test_documents_get_texts_with_links(tmp_path):
         ({"case": ["exact"]}, "'case' must be exact or fallback"),
     ],
 )
-def test_an_invalid_field_is_named(tmp_path, fields, problem):
+def test_invalid_fields_are_rejected(tmp_path, fields, problem):
     with pytest.raises(InputError, match=problem):
-        prepared(read(tmp_path), ["A man"], fields)
+        prepare(read(tmp_path), ["A man"], fields)
 
 
-def test_other_tasks_ignore_the_settings_of_the_server(tmp_path):
+def test_other_tasks_ignore_server_settings(tmp_path):
     protection = read(tmp_path, data=dataclasses.replace(DATA, task="summarisation"), protect=("urls",))
-    assert prepared(protection, ["See https://x.org"]) is None
-    with pytest.raises(InputError, match=r"^decode\.protect: only translations can be protected"):
-        prepared(protection, ["See https://x.org"], {"protect": ["urls"]})
+    assert prepare(protection, ["See https://x.org"]) is None
+    with pytest.raises(InputError, match=r"^decode\.protect: not supported for the task summarisation"):
+        prepare(protection, ["See https://x.org"], {"protect": ["urls"]})
 
 
-def test_a_model_of_other_origin_protects_nothing(tmp_path):
+def test_models_of_other_projects_are_not_protected(tmp_path):
     (tmp_path / "saved_model.pb").touch()
     protection = ServedProtection(tmp_path)
-    assert prepared(protection, ["😊"]) is None
+    assert prepare(protection, ["😊"]) is None
     with pytest.raises(InputError, match="'protect' requires an export with a vocabulary"):
-        prepared(protection, ["😊"], {"protect": []})
+        prepare(protection, ["😊"], {"protect": []})

@@ -1,4 +1,4 @@
-"""Texts with a glossary, as the signatures of an export translate them: as the translator itself does."""
+"""Texts that the signatures of an export translate with a glossary equal those of the translator."""
 
 import json
 
@@ -26,7 +26,7 @@ DATA = DataConfig(vocab_size=350, max_length=24)
 
 
 def read(folder, config: Config, **changes) -> ServedTerms:
-    """As for an export, of which only the settings and the vocabulary are read."""
+    """Reads the settings and the vocabulary of an export without a graph."""
     for name in ("assets", "assets.extra"):
         (folder / name).mkdir()
     (folder / "saved_model.pb").touch()
@@ -35,15 +35,15 @@ def read(folder, config: Config, **changes) -> ServedTerms:
     return ServedTerms(folder, changes)
 
 
-def answered(texts, tokens, constrained):
-    """What a server makes of calls of two functions; the inputs of all calls of the second."""
+def answer_texts(texts, tokens, constrained):
+    """The response for calls of two functions, and the inputs of all calls of the second function."""
     assert {name for name, _ in texts.first} <= {"tokens"}
-    again = [inputs for name, inputs in texts.again([tokens(**inputs) for _, inputs in texts.first])]
-    return texts.answer([constrained(**inputs) for inputs in again]), again
+    second_calls = [inputs for name, inputs in texts.again([tokens(**inputs) for _, inputs in texts.first])]
+    return texts.answer([constrained(**inputs) for inputs in second_calls]), second_calls
 
 
-def compared(answer, translations):
-    """Holds an answer to what a translator with the same glossary gave."""
+def assert_equal(answer, translations):
+    """Compares a response with the translations of a translator with the same glossary."""
     assert [text.decode() for text in answer["translation"]] == [one.text for one in translations]
     scores = [max(one.score, np.finfo(np.float32).min) for one in translations]
     np.testing.assert_allclose(answer["score"], scores, rtol=1e-4, atol=1e-5)
@@ -56,55 +56,57 @@ def with_glossary(model, config, data=DATA) -> Translator:
     return Translator(tiny.tokenizer(), model, TranslatorSettings(config, glossary=glossary), data)
 
 
-def test_texts_become_what_the_translator_makes_of_them(tmp_path):
+def test_served_texts_equal_those_of_the_translator(tmp_path):
     model, config = tiny.CopyModel(tiny.tokenizer().vocab_size), DecodeConfig(beam_size=3, max_length_offset=6)
     translator = with_glossary(model, config)
 
     def tokens(source_ids, source_length, **options):
         assert source_length.tolist() == np.count_nonzero(source_ids, axis=1).tolist()
-        found = translator._searcher(source_ids, True, True, **options)
-        ids, scores, _, lengths = (values.numpy()[:, 0] for values in found)
+        actual = translator._searcher(source_ids, True, True, **options)
+        ids, scores, _, lengths = (values.numpy()[:, 0] for values in actual)
         return {"translation_ids": ids, "translation_length": lengths, "score": scores}
 
-    # The model's settings are not read.
+    # The served glossary does not depend on the settings of the model.
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=config))
     expected = translator.translate(LINES)
     for most_rows in (1, 5, 99):
         texts = served(LINES, TERMS, most_rows)
         assert max(len(inputs["source_ids"]) for _, inputs in texts.first) == min(most_rows, 8)
-        answer, again = answered(texts, tokens, tokens)
-        compared(answer, expected)
-        assert again and all("constraints" in inputs for inputs in again)
+        answer, second_calls = answer_texts(texts, tokens, tokens)
+        assert_equal(answer, expected)
+        assert second_calls and all("constraints" in inputs for inputs in second_calls)
     assert any(use.is_forced for one in expected for use in one.terms)
     assert answer["missing_terms"].tolist()[3] == [b"dog"]
-    answer, again = answered(served(LINES, [], 8), tokens, tokens)
-    assert again == [] and answer["missing_terms"].shape == (len(LINES), 0)
+    answer, second_calls = answer_texts(served(LINES, [], 8), tokens, tokens)
+    assert second_calls == [] and answer["missing_terms"].shape == (len(LINES), 0)
 
 
 @pytest.mark.integration
-def test_the_signatures_of_an_export_are_such(tmp_path):
+def test_signatures_of_an_export(tmp_path):
     translator = exporting.translator()
     pipeline = Pipeline(translator, Weights(translator.model), (translator.tokenizer.graph_tokenizer(),) * 2)
     functions = signatures(pipeline)
 
-    def called(name):
+    def call_signature(name):
         return lambda **inputs: {
             output: tensor.numpy()
             for output, tensor in functions[name](**{key: tf.constant(value) for key, value in inputs.items()}).items()
         }
 
     served = read(tmp_path, exporting.config_of(translator))
-    answer, again = answered(served(LINES, TERMS, 8), called("tokens"), called("constrained"))
+    answer, second_calls = answer_texts(
+        served(LINES, TERMS, 8), call_signature("tokens"), call_signature("constrained")
+    )
     expected = with_glossary(translator.model, translator.config, DataConfig(max_length=24)).translate(LINES)
-    compared(answer, expected)
-    assert again and any(use.is_forced for one in expected for use in one.terms)
-    inputs = {name: np.repeat(value[:1], 64, axis=0) for name, value in again[0].items()}
+    assert_equal(answer, expected)
+    assert second_calls and any(use.is_forced for one in expected for use in one.terms)
+    inputs = {name: np.repeat(value[:1], 64, axis=0) for name, value in second_calls[0].items()}
     many = np.resize(inputs["constraints"], (64, 90, 20, 9))
     with pytest.raises(tf.errors.InvalidArgumentError, match="progress with constraints would be of shape"):
-        called("constrained")(**{**inputs, "constraints": many})
+        call_signature("constrained")(**{**inputs, "constraints": many})
 
 
-def test_the_server_protects_spans(tmp_path):
+def test_glossaries_protect_spans(tmp_path):
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA), protect=("man",))
     ((_, inputs),) = served(["A man"], TERMS[:1], 8).first
     assert inputs["source_ids"].tolist() == [[*tiny.tokenizer().encode("A"), EOS_ID]]
@@ -119,13 +121,13 @@ def test_the_server_protects_spans(tmp_path):
         ([("dog", "\u200b")], "glossary, entry 1: one of the forms is blank"),
     ],
 )
-def test_an_entry_that_cannot_be_used_is_named(tmp_path, entries, words):
+def test_invalid_entries_are_rejected(tmp_path, entries, words):
     served = read(tmp_path, Config(model=tiny.transformer().config, data=DATA))
     with pytest.raises(InputError, match=f"^{words}"):
         served(LINES, entries, 8)
 
 
-def test_what_does_not_go_with_glossaries_is_refused(tmp_path):
+def test_incompatible_decoding_settings_are_rejected(tmp_path):
     decode = DecodeConfig(beam_size=4, num_groups=2)
     with pytest.raises(InputError, match=r"^a glossary cannot be combined with decode.num_groups=2"):
         read(tmp_path, Config(model=tiny.transformer().config, data=DATA, decode=decode))

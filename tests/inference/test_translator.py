@@ -1,4 +1,4 @@
-"""Lines in, lines out: order, odd lines, long lines, one trace; and the search on a real model."""
+"""Translation of lines: order, unusual and long lines, and the number of traces."""
 
 import dataclasses
 import pathlib
@@ -27,7 +27,7 @@ SEARCHES = tiny.SharedSearches()
 
 
 def copier(settings: DecodeConfig | None = None, data: DataConfig | None = None) -> Translator:
-    """A translator whose translation of a line is the line."""
+    """A translator whose model copies its source."""
     return Translator(tiny.tokenizer(), tiny.copy_model(), TranslatorSettings(settings, engine=SEARCHES), data)  # type: ignore[arg-type]
 
 
@@ -36,7 +36,7 @@ def texts(translations: list[Translation]) -> list[str]:
 
 
 @pytest.mark.parametrize("engine", ["pytorch", None, TensorFlowEngine])
-def test_an_engine_without_a_known_name_is_refused(engine):
+def test_unknown_engines_are_rejected(engine):
     with pytest.raises(
         InputError, match=rf"^engine={re.escape(repr(engine))}: valid: 'tensorflow', 'ctranslate2', or an"
     ):
@@ -47,7 +47,7 @@ def test_an_engine_without_a_known_name_is_refused(engine):
         Translator.load(GOLDEN / "run", settings=TranslatorSettings(compute_type="int8"))
 
 
-def test_every_line_gives_its_translation_in_order():
+def test_translations_keep_the_order_of_lines():
     lines = [sentence[:length] for length in (9, 44, 3, 20, 1) for sentence in tiny.SENTENCES]
     translator = copier(settings=DecodeConfig(beam_size=2, tokens_per_batch=64))
     assert texts(translator.translate(lines)) == [line.strip() for line in lines]
@@ -60,15 +60,15 @@ def test_every_line_gives_its_translation_in_order():
         copier(settings=DecodeConfig(beam_size=351))
 
 
-def test_one_text_is_not_taken_for_many():
+def test_single_strings_are_rejected():
     calls = (lambda text: copier().translate(text), lambda text: next(copier().translate_stream(text)))
     for call in calls:
         with pytest.raises(TypeError, match="`lines` must be a sequence of texts"):
             call("A dog.")
 
 
-def test_odd_lines_give_one_line_each():
-    odd = {
+def test_unusual_lines_give_one_line_each():
+    expected_by_line = {
         "": "",
         "   \t ": "",
         "\u00a0": "",
@@ -83,18 +83,20 @@ def test_odd_lines_give_one_line_each():
         "A \ud800 man": "A ? man",
         "<pad> </s> <unk>": "<pad> </s> <unk>",
     }
-    found = copier().translate(odd)
-    assert texts(found) == list(odd.values())
-    assert [t.num_parts for t in found] == [len(text.split("\n")) if text else 0 for text in odd.values()]
-    assert found[8].line == "A    man"
-    whole = copier(settings=DecodeConfig(split="lines")).translate(odd)
-    assert texts(whole) == [" ".join(text.split()) for text in odd.values()]
+    translations = copier().translate(expected_by_line)
+    assert texts(translations) == list(expected_by_line.values())
+    assert [t.num_parts for t in translations] == [
+        len(text.split("\n")) if text else 0 for text in expected_by_line.values()
+    ]
+    assert translations[8].line == "A    man"
+    whole = copier(settings=DecodeConfig(split="lines")).translate(expected_by_line)
+    assert texts(whole) == [" ".join(text.split()) for text in expected_by_line.values()]
     assert copier().translate([]) == []
 
 
-def test_output_never_has_a_line_break():
+def test_outputs_contain_no_line_breaks():
     class NewlineModel(tiny.CopyModel):
-        """Spells a line feed, by its byte, before everything."""
+        """A model that writes the byte of a line feed before its output."""
 
         def encode(self, source):
             newline = tiny.tokenizer()._processor.piece_to_id("<0x0A>")
@@ -113,38 +115,38 @@ def test_lowercase():
     assert texts(copier(data=DataConfig(lowercase="both")).translate(["Ein MANN", "ÄÖ"])) == ["ein mann", "äö"]
 
 
-def truecasing(words: list[str]) -> Tokenizer:
+def truecasing_tokenizer(words: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(tiny.tokenizer().serialized)
     tokenizer.truecaser = Truecaser(words)
     return tokenizer
 
 
-def test_each_sentence_gets_a_capital_and_no_other_part():
-    tokenizer = truecasing(["two"])
+def test_sentences_are_capitalised_and_parts_are_not():
+    tokenizer = truecasing_tokenizer(["two"])
     model = tiny.CopyModel(tokenizer.vocab_size)
     data = DataConfig(max_length=len(tokenizer.encode("two dogs play, ")) + 2)
     translator = Translator(tokenizer, model, DecodeConfig(beam_size=2), data)
-    (found,) = translator.translate(["Two dogs. Äpfel!\n„ein Mann“"])
-    assert found.text == "Two dogs. Äpfel!\n„Ein Mann“"
+    (translation,) = translator.translate(["Two dogs. Äpfel!\n„ein Mann“"])
+    assert translation.text == "Two dogs. Äpfel!\n„Ein Mann“"
     line = "two dogs play, two dogs play, two dogs play"
     for best in (translator.translate([line])[0], translator.translate_nbest([line], 2)[0][0]):
         assert best.num_parts > 1 and best.text == f"T{line[1:]}"
     assert translator.translate([""])[0].text == ""
 
 
-def test_given_beginnings_are_truecased_and_required_terms_are_not():
-    tokenizer = truecasing(["two"])
+def test_prefixes_are_truecased_and_constraints_are_not():
+    tokenizer = truecasing_tokenizer(["two"])
     translator = Translator(tokenizer, tiny.transformer(), DecodeConfig(beam_size=2))
     assert translator.encoded(["Two"], ["Two dogs Two"])[1] == [(*tokenizer.encode("two dogs Two"), EOS_ID)]
     assert translator.encoded(["Two"], ["Two"])[0] == [(*tokenizer.encode("Two"), EOS_ID)]
-    (found,) = translator.translate([Request("A man", prefix="Two dogs")])
-    assert found.text.startswith("Two dogs")
-    assert tokenizer.decode(found.token_ids[0]).startswith("two dogs")
-    (found,) = translator.translate([Request("A man", constraints=("Two",))])
-    assert "Two" in tokenizer.decode(found.token_ids[0])
+    (translation,) = translator.translate([Request("A man", prefix="Two dogs")])
+    assert translation.text.startswith("Two dogs")
+    assert tokenizer.decode(translation.token_ids[0]).startswith("two dogs")
+    (translation,) = translator.translate([Request("A man", constraints=("Two",))])
+    assert "Two" in tokenizer.decode(translation.token_ids[0])
 
 
-def test_a_run_has_its_truecased_words(tmp_path):
+def test_runs_store_truecased_words(tmp_path):
     (tmp_path / "truecase.txt").write_text("two\n", encoding="utf-8")
     model_dir = tiny.make_run(tmp_path / "run", truecase=True)
     assert Translator.load(model_dir).tokenizer.truecaser.words == {"two"}
@@ -155,28 +157,28 @@ def test_a_run_has_its_truecased_words(tmp_path):
 
 @pytest.mark.quick("line0")
 @pytest.mark.parametrize("line", ["Two dogs play. " * 6667, "dog " * 25000, "a" * 100_000, "犬" * 3000])
-def test_absurdly_long_line(line):
+def test_extremely_long_lines(line):
     translator = copier(settings=DecodeConfig(beam_size=1), data=DataConfig(max_length=200))
-    before, found, after = translator.translate(["A man", line, "dogs"])
+    before, translation, after = translator.translate(["A man", line, "dogs"])
     assert (before.text, after.text) == ("A man", "dogs")
-    assert found.num_parts > 1 and found.is_overlong == (not found.sentences)
-    assert found.text.replace(" ", "") == line.replace(" ", "")
-    assert found.num_tokens >= found.num_parts
+    assert translation.num_parts > 1 and translation.is_overlong == (not translation.sentences)
+    assert translation.text.replace(" ", "") == line.replace(" ", "")
+    assert translation.num_tokens >= translation.num_parts
 
 
-def test_line_of_just_the_limit_is_not_cut():
+def test_lines_of_exactly_the_limit_are_not_split():
     translator = copier()
     ids = len(translator.tokenizer.encode(tiny.SENTENCES[0]))
     for limit, parts in [(ids + 1, 1), (ids, 2)]:
-        (found,) = copier(data=DataConfig(max_length=limit)).translate(tiny.SENTENCES[:1])
-        assert found.num_parts == parts and found.is_overlong == (parts > 1)
+        (translation,) = copier(data=DataConfig(max_length=limit)).translate(tiny.SENTENCES[:1])
+        assert translation.num_parts == parts and translation.is_overlong == (parts > 1)
 
 
-def test_length_batches_keep_to_the_budget():
+def test_length_batches_stay_within_the_budget():
     lengths = np.random.default_rng(1).integers(1, 50, size=200).tolist() + [500]
     batches = list(length_batches(lengths, 256))
     assert sorted(sum(batches, [])) == list(range(201))
-    assert batches[0] == [200], "one that is longer than the budget stands alone"
+    assert batches[0] == [200], "a row that exceeds the budget has a separate batch"
     for batch in batches[1:]:
         assert len(batch) * max(lengths[row] for row in batch) <= 256
     assert len(batches) < 40
@@ -190,7 +192,7 @@ def test_progress_is_reported():
 
 
 @pytest.mark.parametrize("streams", [2, 5])
-def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
+def test_parallel_batches_equal_sequential_batches(monkeypatch, streams):
     lines = [" ".join(["dogs"] * (i % 7 + 1)) for i in range(40)]
     translator = copier(settings=DecodeConfig(beam_size=2, tokens_per_batch=16))
     expected, seen = translator.translate(lines), []
@@ -199,21 +201,21 @@ def test_batches_side_by_side_equal_one_after_the_other(monkeypatch, streams):
     assert seen == sorted(seen) and seen[-1] == (40, 40) and len(seen) > 10
 
 
-def test_a_failure_in_one_batch_ends_the_translation(monkeypatch):
+def test_errors_in_a_batch_end_the_translation(monkeypatch):
     monkeypatch.setattr("t2t_keras.machine.streams.num_streams", lambda: 2)
     translator = copier(settings=DecodeConfig(tokens_per_batch=16))
-    monkeypatch.setattr(translator, "_searcher", lambda *batch, **asked: 1 / 0)
+    monkeypatch.setattr(translator, "_searcher", lambda *batch, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         translator.translate(["dogs"] * 40)
 
 
-def test_stream_equals_translate():
+def test_translate_stream_equals_translate():
     lines = [*tiny.SENTENCES, "", "A dog"]
     translator = copier()
     read = []
     stream = translator.translate_stream((read.append(line) or line for line in lines), chunk_lines=2)
     first = next(stream)
-    assert len(read) == 2, "no more is read than a chunk"
+    assert len(read) == 2, "the stream reads one chunk ahead"
     assert [first, *stream] == translator.translate(lines)
     with pytest.raises(ValueError, match="chunk_lines"):
         next(translator.translate_stream(lines, chunk_lines=0))
@@ -221,73 +223,82 @@ def test_stream_equals_translate():
 
 @pytest.mark.quick("1")
 @pytest.mark.parametrize("beam", [1, 3])
-def test_without_scores_it_finds_the_same(beam):
+def test_searches_without_scores_agree(beam):
     translator = Translator(tiny.tokenizer(), tiny.transformer(), DecodeConfig(beam_size=beam, max_length_offset=8))
     lines = [*tiny.SENTENCES, "", Request(tiny.SENTENCES[0], prefix="Ein")]
-    found, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
-    assert [(t.text, t.token_ids, t.exists) for t in found] == [(t.text, t.token_ids, t.exists) for t in scored]
-    assert all(t.exists for t in found)
-    assert [np.isnan(t.score) for t in found] == [beam == 1] * 5 + [False, False]  # a prefix is an option
-    assert [np.isnan(t.log_prob) for t in found] == [np.isnan(t.score) for t in found]
+    translations, scored = (translator.translate(lines, scored=scored) for scored in (False, True))
+    assert [(t.text, t.token_ids, t.exists) for t in translations] == [(t.text, t.token_ids, t.exists) for t in scored]
+    assert all(t.exists for t in translations)
+    assert [np.isnan(t.score) for t in translations] == [beam == 1] * 5 + [
+        False,
+        False,
+    ]  # a request with options has a score
+    assert [np.isnan(t.log_prob) for t in translations] == [np.isnan(t.score) for t in translations]
     assert not any(np.isnan(t.score) for t in scored)
 
 
-def test_limits_follow_the_source():
-    """As many words as the source has, and the offset: no end symbol is counted on either side, or on both."""
+def test_limits_depend_on_the_source():
+    """The limit counts the end symbol on both sides."""
 
-    class Endless(tiny.CopyModel):
+    class EndlessModel(tiny.CopyModel):
         def logits_of(self, column):
             return tf.one_hot(tf.fill(tf.shape(column), 9), self.vocab_size) * 60.0
 
     tokenizer = tiny.tokenizer()
-    translator = Translator(tokenizer, Endless(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3))
+    translator = Translator(
+        tokenizer, EndlessModel(tokenizer.vocab_size), DecodeConfig(beam_size=1, max_length_offset=3)
+    )
     result = translator.search(padded([[5, 6, 7, EOS_ID], [5, EOS_ID]]))
     np.testing.assert_array_equal(result.lengths, [[4 + 3], [2 + 3]])
     factor = DecodeConfig(beam_size=1, max_length_offset=3, max_length_factor=1.5)
-    result = Translator(tokenizer, Endless(tokenizer.vocab_size), factor).search(padded([[5, 6, EOS_ID], [5, EOS_ID]]))
+    result = Translator(tokenizer, EndlessModel(tokenizer.vocab_size), factor).search(
+        padded([[5, 6, EOS_ID], [5, EOS_ID]])
+    )
     np.testing.assert_array_equal(result.lengths, [[5 + 3], [3 + 3]])
 
 
 @pytest.mark.quick("1-False")
 @pytest.mark.parametrize(("beam", "sampling"), [(1, False), (3, False), (2, True)])
-def test_an_output_that_is_cut_at_the_limit_says_so(beam, sampling):
-    """One that just fits does not, nor one of a line without tokens."""
+def test_truncated_outputs_are_marked(beam, sampling):
+    """Outputs of exactly the limit and blank lines are not marked as truncated."""
 
-    class Whole(tiny.CopyModel):
-        """Does not end before its source does."""
+    class NeverEarlyModel(tiny.CopyModel):
+        """A model that does not end before its source."""
 
         def logits_of(self, column):
             logits = super().logits_of(column)
-            goes_on = tf.one_hot(tf.where(column == EOS_ID, -1, EOS_ID), self.vocab_size, True, False)
-            return tf.where(goes_on, -np.inf, logits)
+            too_early = tf.one_hot(tf.where(column == EOS_ID, -1, EOS_ID), self.vocab_size, True, False)
+            return tf.where(too_early, -np.inf, logits)
 
     tokenizer = tiny.tokenizer()
     lines = ["dogs", tiny.SENTENCES[0], "", f"{tiny.SENTENCES[0]} dogs"]
-    most = len(tokenizer.encode(lines[1])) + 1
-    config = DecodeConfig(beam_size=beam, sampling=sampling, max_length_factor=0, max_length_offset=most)
-    translator = Translator(tokenizer, Whole(tokenizer.vocab_size), config, DataConfig(max_length=2 * most))
-    found = translator.translate([*lines, " ".join(lines * 2)])
-    assert [each.is_cut for each in found] == [False, False, False, True, True]
-    assert [each.num_parts > 1 for each in found] == [False, False, False, False, True]
+    num_tokens = len(tokenizer.encode(lines[1])) + 1
+    config = DecodeConfig(beam_size=beam, sampling=sampling, max_length_factor=0, max_length_offset=num_tokens)
+    translator = Translator(
+        tokenizer, NeverEarlyModel(tokenizer.vocab_size), config, DataConfig(max_length=2 * num_tokens)
+    )
+    translations = translator.translate([*lines, " ".join(lines * 2)])
+    assert [each.is_cut for each in translations] == [False, False, False, True, True]
+    assert [each.num_parts > 1 for each in translations] == [False, False, False, False, True]
     if not sampling:
         assert all(each.is_cut for each in translator.translate_nbest(lines[3:], beam)[0])
 
 
 @pytest.mark.quick("3")
 @pytest.mark.parametrize("beam", [1, 3])
-def test_real_model_batched_equals_one_by_one(beam):
+def test_batched_translation_equals_single_translation(beam):
     config = DecodeConfig(beam_size=beam, max_length_offset=5)
     translator = Translator(tiny.tokenizer(), tiny.transformer(), config)
     lines = [*tiny.SENTENCES, "dogs", "", "A man", "Zwei Hunde spielen"]
     together = translator.translate(lines)
-    for line, found in zip(lines, together, strict=True):
+    for line, batched in zip(lines, together, strict=True):
         (alone,) = translator.translate([line])
-        assert alone.text == found.text
-        assert alone.score == pytest.approx(found.score, abs=1e-4)
+        assert alone.text == batched.text
+        assert alone.score == pytest.approx(batched.score, abs=1e-4)
     assert translator._searcher.num_traces() == 1
 
 
-def test_weights_are_read_at_each_call():
+def test_changed_weights_take_effect():
     model = tiny.transformer(d_ff=48)
     translator = Translator(tiny.tokenizer(), model, DecodeConfig(beam_size=1))
     (before,) = translator.translate(["A man"])
@@ -310,7 +321,7 @@ def test_load(tmp_path):
     assert Translator.load(model_dir, "latest", greedy).config.beam_size == 1
 
 
-def test_load_with_another_vocabulary(tmp_path):
+def test_loading_with_a_different_vocabulary(tmp_path):
     from tests.vocabularies import train_tokenizer
 
     model_dir = tiny.make_run(tmp_path / "run")
@@ -319,5 +330,5 @@ def test_load_with_another_vocabulary(tmp_path):
         Translator.load(model_dir)
 
 
-def test_a_part_has_room_for_a_token_and_the_end():
+def test_parts_have_at_least_two_tokens():
     assert copier(data=DataConfig(max_length=1)).max_source_length == 2

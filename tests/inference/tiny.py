@@ -1,4 +1,4 @@
-"""Small things to translate with: a vocabulary, a model that copies, a run on disk."""
+"""Small objects for tests of translation: a vocabulary, models and runs."""
 
 import functools
 import pathlib
@@ -43,7 +43,7 @@ def transformer(**changes: Any) -> Transformer:
 
 
 def make_run(model_dir: pathlib.Path, model: Any = None, **data: Any) -> pathlib.Path:
-    """A run's directory with a checkpoint of an untrained model, by default the `transformer`."""
+    """Writes a run with a checkpoint of an untrained model, by default `transformer()`."""
     vocab_path = model_dir.parent / "tiny_vocab.model"
     vocab_path.write_bytes(tokenizer().serialized)
     model = model or transformer()
@@ -57,7 +57,7 @@ def make_run(model_dir: pathlib.Path, model: Any = None, **data: Any) -> pathlib
 
 
 class CopyModel:
-    """Gives its source back, token by token."""
+    """A model that copies its source."""
 
     capabilities: frozenset[str] = frozenset()
 
@@ -90,17 +90,17 @@ def copy_model() -> CopyModel:
 
 
 class SharedSearches(TensorFlowEngine):
-    """Traces the searches of a model with the same settings once, for however many translators."""
+    """Traces each search once for all translators of a model with the same settings."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple, tuple[Any, Searcher]] = {}
+        self._searchers: dict[tuple, tuple[Any, Searcher]] = {}
 
     def searcher(self, model, config, excluded=(), form=None, continuations=()):
         key = (id(model), config, str(excluded), repr(form), tuple(continuations))
-        if key not in self._made:
-            self._made[key] = model, Searcher(model, config, excluded, form, continuations)
-        return self._made[key][1]
+        if key not in self._searchers:
+            self._searchers[key] = model, Searcher(model, config, excluded, form, continuations)
+        return self._searchers[key][1]
 
     def cache_clear(self) -> None:
-        """Frees the graphs, which `tests/conftest.py` asks for after each file."""
-        self._made.clear()
+        """Frees the graphs; `tests/conftest.py` calls it after each file."""
+        self._searchers.clear()

@@ -36,7 +36,7 @@ def test_on_another_backend(backend: str) -> None:
         pytest.skip(f"{backend} is not installed")
     if keras.backend.backend() == backend:
         pytest.skip(f"{backend} is this backend")
-    environment = {**os.environ, **programs.QUICKLY_COMPILED, "KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, **programs.QUICK_COMPILATION, "KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
     options = ["-q", "-x", "-p", "no:cacheprovider", "-m", "slow or not slow", f"--ignore={__file__}"]
     command = [sys.executable, "-m", "pytest", *options, str(FOLDER)]
     done = subprocess.run(command, env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True)

@@ -18,7 +18,7 @@ FOLDER = pathlib.Path(__file__).parent
 
 def assert_same_training(*names: str) -> None:
     """Runs `on_two_devices.py` and compares its trainings, which must have these names."""
-    flags = f"{programs.QUICKLY_COMPILED['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
+    flags = f"{programs.QUICK_COMPILATION['XLA_FLAGS']} --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1]), "XLA_FLAGS": flags}
     command = [sys.executable, str(FOLDER / "on_two_devices.py")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)

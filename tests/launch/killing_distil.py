@@ -1,4 +1,4 @@
-"""An extension of launch.distil that makes short chunks, and kills the process instead of a certain call."""
+"""An extension of launch.distil that uses short chunks, and kills the process after a number of calls."""
 
 import os
 import signal
@@ -9,20 +9,20 @@ from typing import Any
 from t2t_keras import distillation
 
 
-def killing(function: Callable[..., Any], variable: str) -> Callable[..., Any]:
-    """A function that can be called as often as the variable of the environment says."""
-    left = int(os.environ.get(variable, 1000))
+def kill_after(function: Callable[..., Any], variable: str) -> Callable[..., Any]:
+    """A function that can be called as often as an environment variable allows."""
+    remaining = int(os.environ.get(variable, 1000))
 
     def call(*arguments: Any) -> Any:
-        nonlocal left
-        if not left:
+        nonlocal remaining
+        if not remaining:
             os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
+        remaining -= 1
         return function(*arguments)
 
     return call
 
 
 distillation.CHUNK_LINES = 2
-distillation.write_json = killing(distillation.write_json, "RECORDS")
-Path.replace = killing(Path.replace, "RENAMED")  # type: ignore[method-assign]
+distillation.write_json = kill_after(distillation.write_json, "RECORDS")
+Path.replace = kill_after(Path.replace, "RENAMED")  # type: ignore[method-assign]

@@ -1,6 +1,6 @@
-"""Prints, as JSON, the kind of each flag of each program, and the error for each of some values of each number.
+"""Prints, as JSON, the kind of each flag of each program, and the errors of numeric flags for some values.
 
-The flags of two programs cannot live in one process, so those of a program are removed before the next is imported.
+Two programs may define the same flag, so the flags of a program are deleted before the next program is imported.
 """
 
 import importlib
@@ -11,13 +11,13 @@ from typing import Annotated, Any, get_args, get_origin
 
 from absl import flags
 
-from tests.launch.cluster.parse_commands import forget_programs
+from tests.launch.cluster.parse_commands import unload_programs
 
 VALUES = ("nan", "inf", "-inf", "1e999", "many", "", "-1", "0")
 
 
 def kind_of(flag: flags.Flag) -> str:
-    """The kind of a flag: of a path its role, and of a number its bounds."""
+    """The kind of a flag, with the role of a path and the bounds of a number."""
     kind = flag.flag_type()
     if "path" in kind:
         return f"{kind} {flag.parser.kind.name}"
@@ -52,7 +52,7 @@ def main() -> None:
             kinds[name] = kind_of(flag)
             if "number" in kinds[name]:
                 errors[name] = {value: error_of(flag, value) for value in VALUES}
-        forget_programs()
+        unload_programs()
     print(json.dumps({"kinds": kinds, "errors": errors, "tensorflow": "tensorflow" in sys.modules}))
 
 

@@ -1,5 +1,3 @@
-"""The program that draws attention."""
-
 import pathlib
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from t2t_keras.baselines.recurrent.rnn_attention_config import RNNAttentionConfig
 from t2t_keras.models.families import make_model
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.vocabularies import train_tokenizer
 
 pytestmark = pytest.mark.integration
@@ -49,15 +47,15 @@ def results(folder):
         "blank": [run[0], "--source= ", one],
         "long": [run[0], f"--source={'Two dogs. ' * 100}", one],
     }
-    done = run_cases("launch.attention", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, done, strict=True))
+    outcomes = run_cases("launch.attention", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, outcomes, strict=True))
 
 
 def names(folder: pathlib.Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_folder_gets_every_kind_in_both_styles(results, folder):
+def test_a_folder_receives_every_kind_in_both_styles(results, folder):
     status, output, error = results["all"]
     assert (status, error) == (0, "")
     target, *paths = output.splitlines()
@@ -68,21 +66,21 @@ def test_a_folder_gets_every_kind_in_both_styles(results, folder):
     assert (folder / "all" / "cross_maps.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_a_word_and_its_lines(results, folder):
-    """The word is in the source alone, so the encoder's attention is all there is to draw."""
+def test_lines_of_a_word(results, folder):
+    """Only the source contains the word, so only the attention of the encoder is drawn."""
     assert results["query"] == (0, f"{folder / 'dogs.svg'}\n", "")
     text = (folder / "dogs.svg").read_text(encoding="utf-8")
     assert "encoder self-attention" in text and ">head 2</text>" in text and ">head 1</text>" not in text
 
 
-def test_what_attends_to_the_source_alone_says_so(results, folder):
+def test_models_with_only_cross_attention(results, folder):
     status, output, _ = results["recurrent"]
     assert status == 0
     assert output.startswith("the model has no encoder self-attention and no decoder self-attention\n")
     assert names(folder / "recurrent_pictures") == ["cross_lines_layer1.png", "cross_maps.png"]
 
 
-def test_characters_that_the_font_lacks_are_named_and_a_source_is_no_path(results):
+def test_characters_that_the_font_lacks_are_reported(results):
     status, _, error = results["chinese"]
     assert (status, error) == (0, "warning: the font lacks 犬 猫; .png files show boxes, .svg files show text\n")
 
@@ -102,5 +100,5 @@ def test_characters_that_the_font_lacks_are_named_and_a_source_is_no_path(result
         ("long", "--source is translated in "),
     ],
 )
-def test_bad_input_is_one_line(results, folder, name, message):
-    assert_refused(results[name], beginning=message.format(folder))
+def test_errors(results, folder, name, message):
+    assert_error(results[name], beginning=message.format(folder))

@@ -1,5 +1,3 @@
-"""The program that averages checkpoints, as a user starts it."""
-
 import pathlib
 import subprocess
 
@@ -11,7 +9,7 @@ from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from t2t_keras.text.tokenizer import vocabulary_files
 from tests import programs
-from tests.programs import assert_refused
+from tests.programs import assert_error
 from tests.training.checkpoint_arrays import note_validation
 
 pytestmark = pytest.mark.integration
@@ -26,7 +24,7 @@ def average(*flags: str) -> subprocess.CompletedProcess:
 
 @pytest.fixture
 def make_run(tmp_path):
-    """Makes a run with checkpoints at the given steps, each full of its step's number."""
+    """Creates a run with checkpoints at the given steps, whose weights equal their step."""
 
     def make(name: str, steps: list[int], vocabulary: bytes = b"vocabulary", train=None, epoch_steps=0, **model) -> Run:
         vocab = tmp_path / "some.model"
@@ -48,9 +46,9 @@ def make_run(tmp_path):
 
 def test_the_last_checkpoints_are_averaged(make_run):
     run = make_run("run", [10, 20, 30, 50])
-    done = average(f"--model_dir={run.path}", "--average_last=2")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 checkpoints, of steps 30, 50" in done.stdout
+    result = average(f"--model_dir={run.path}", "--average_last=2")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "2 checkpoints, of steps 30, 50" in result.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_last2")
     assert averaged.step == 50
     np.testing.assert_array_equal(averaged.weights["w"], np.full((2, 3), 40, np.float32))
@@ -60,20 +58,20 @@ def test_the_last_checkpoints_are_averaged(make_run):
 
 def test_the_last_epochs_are_averaged(make_run):
     run = make_run("run", [90, 100, 110, 120], epoch_steps=20)
-    done = average(f"--model_dir={run.path}", "--average_epochs=1")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 checkpoints, of steps 110, 120" in done.stdout
+    result = average(f"--model_dir={run.path}", "--average_epochs=1")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "2 checkpoints, of steps 110, 120" in result.stdout
     assert checkpoints.resolve(run.checkpoints_path).name == "averaged_1_epochs"
-    done = average(f"--model_dir={run.path}", "--average_epochs=2.5")
-    assert done.returncode == 0 and "of steps 90, 100, 110, 120" in done.stdout
-    (line,) = done.stderr.splitlines()
+    result = average(f"--model_dir={run.path}", "--average_epochs=2.5")
+    assert result.returncode == 0 and "of steps 90, 100, 110, 120" in result.stdout
+    (line,) = result.stderr.splitlines()
     assert line.startswith("warning: the run's checkpoints cover only 2.0 of the 2.5 epochs; ")
 
 
-def test_few_close_and_early_checkpoints_are_remarked_on(make_run):
-    done = average(f"--model_dir={make_run('run', [10, 20, 27, 30]).path}")
-    assert done.returncode == 0 and "the run has only 4 of the 10 requested checkpoints" in done.stdout
-    close, early = done.stderr.splitlines()
+def test_few_close_and_early_checkpoints_cause_warnings(make_run):
+    result = average(f"--model_dir={make_run('run', [10, 20, 27, 30]).path}")
+    assert result.returncode == 0 and "the run has only 4 of the 10 requested checkpoints" in result.stdout
+    close, early = result.stderr.splitlines()
     assert close.startswith("warning: steps 20 and 27, 27 and 30 are closer together than train.checkpoint_steps=10")
     assert early.startswith("warning: the average covers steps 10 to 30, and early weights usually make it worse")
     by_minutes = make_run("by_minutes", [302, 399, 403, 501, 603], train={"checkpoint_minutes": 5.0})
@@ -81,60 +79,60 @@ def test_few_close_and_early_checkpoints_are_remarked_on(make_run):
     assert line.startswith("warning: steps 399 and 403 are closer together than half the usual interval of this run")
 
 
-def test_chosen_checkpoints_and_a_name(make_run):
+def test_selected_checkpoints_and_output_name(make_run):
     run = make_run("run", [10, 20, 30])
     other = make_run("other", [40])
     chosen = f"20,{other.checkpoints_path / 'step_00000040'}"
-    done = average(f"--model_dir={run.path}", f"--checkpoints={chosen}", "--output=mixed")
-    assert (done.returncode, done.stderr) == (0, "")
+    result = average(f"--model_dir={run.path}", f"--checkpoints={chosen}", "--output=mixed")
+    assert (result.returncode, result.stderr) == (0, "")
     np.testing.assert_array_equal(checkpoints.load(run.checkpoints_path / "mixed").weights["w"], np.full((2, 3), 30))
 
 
-def test_a_checkpoint_with_several_names_counts_once(make_run):
+def test_checkpoints_with_several_names_count_once(make_run):
     run = make_run("run", [20, 30])
     note_validation(run.checkpoints_path, 30)
-    done = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
-    assert done.returncode == 0
-    assert done.stderr.splitlines() == [
-        "warning: best is step_00000030, which is also named; it counts once",
-        "warning: latest is step_00000030, which is also named; it counts once",
+    result = average(f"--model_dir={run.path}", "--checkpoints=20,30, best,latest")
+    assert result.returncode == 0
+    assert result.stderr.splitlines() == [
+        "warning: --checkpoints names step_00000030 again as best; it counts once",
+        "warning: --checkpoints names step_00000030 again as latest; it counts once",
     ]
-    assert "averaged 2 checkpoints, of steps 20, 30\n" in done.stdout
+    assert "averaged 2 checkpoints, of steps 20, 30\n" in result.stdout
     averaged = checkpoints.load(run.checkpoints_path / "averaged_2_chosen")
     np.testing.assert_array_equal(averaged.weights["w"], np.full((2, 3), 25, np.float32))
     assert len(averaged.state["averaged"]) == 2
 
 
-def refused(done: subprocess.CompletedProcess, *words: str) -> None:
-    assert_refused((done.returncode, done.stdout, done.stderr), *words)
+def check_error(result: subprocess.CompletedProcess, *words: str) -> None:
+    assert_error((result.returncode, result.stdout, result.stderr), *words)
 
 
-def test_bad_input_is_one_line(make_run, tmp_path):
+def test_errors(make_run, tmp_path):
     run = make_run("run", [10, 20])
     flag = f"--model_dir={run.path}"
-    refused(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing: no such folder")
-    refused(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
-    refused(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
-    refused(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
-    refused(
+    check_error(average(f"--model_dir={tmp_path / 'nothing'}"), "nothing: no such folder")
+    check_error(average(f"--model_dir={make_run('empty', []).path}"), "no checkpoints")
+    check_error(average(flag, "--checkpoints=10,40"), "'40'", "steps there: 10, 20")
+    check_error(average(flag, "--checkpoints=10,20,10"), "10 is given twice")
+    check_error(
         average(flag, "--checkpoints=10,20", "--average_last=2"), "--average_last and --checkpoints cannot be combined"
     )
-    refused(average(flag, "--average_epochs=2"), "step_00000020 does not record its epoch")
-    refused(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")
-    other = make_run("other", [60], num_heads=4)  # the same shapes, another model
+    check_error(average(flag, "--average_epochs=2"), "step_00000020 does not record its epoch")
+    check_error(average(flag, "--checkpoints="), "--checkpoints= names no checkpoint")
+    other = make_run("other", [60], num_heads=4)  # weights of the same shapes
     chosen = f"10,{other.checkpoints_path / 'step_00000060'}"
-    refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000060", "model.num_heads: 8 -> 4")
     seeded = make_run("seeded", [60], train={"seed": 2})
     chosen = f"10,{seeded.checkpoints_path / 'step_00000060'}"
-    refused(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
-    foreign = make_run("foreign", [70], b"other words")
-    chosen = f"10,{foreign.checkpoints_path / 'step_00000070'}"
-    refused(average(flag, f"--checkpoints={chosen}"), "step_00000070", "a different vocabulary")
-    of_sources = make_run("of_sources", [80])
-    vocabulary_files(of_sources.vocab_path)[1].write_bytes(b"words of sources")
-    chosen = f"10,{of_sources.checkpoints_path / 'step_00000080'}"
-    refused(average(flag, f"--checkpoints={chosen}"), "step_00000080", "a different vocabulary")
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000060", "train.seed: 1 -> 2")
+    other_vocabulary = make_run("foreign", [70], b"other words")
+    chosen = f"10,{other_vocabulary.checkpoints_path / 'step_00000070'}"
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000070", "a different vocabulary")
+    source_vocabulary = make_run("of_sources", [80])
+    vocabulary_files(source_vocabulary.vocab_path)[1].write_bytes(b"words of sources")
+    chosen = f"10,{source_vocabulary.checkpoints_path / 'step_00000080'}"
+    check_error(average(flag, f"--checkpoints={chosen}"), "step_00000080", "a different vocabulary")
     (run.checkpoints_path / "step_00000020" / "weights.npz").write_bytes(b"")
-    refused(average(flag, "--average_last=2"), "weights.npz is damaged")
+    check_error(average(flag, "--average_last=2"), "weights.npz is damaged")
     assert checkpoints.steps(run.checkpoints_path) == [10, 20]
     assert not (run.checkpoints_path / "averaged_last2").exists()

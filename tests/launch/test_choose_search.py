@@ -1,5 +1,3 @@
-"""The program that chooses a search, as a user starts it."""
-
 import pytest
 
 from t2t_keras.config import DataConfig
@@ -8,7 +6,7 @@ from t2t_keras.data.sources import corpora
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -42,11 +40,11 @@ def results(folder):
     return dict(zip(cases, run_cases("launch.choose_search", [(case, b"") for case in cases.values()]), strict=True))
 
 
-def test_a_table_and_what_is_chosen(folder, results):
-    """An untrained model translates nothing, so the run keeps what it has."""
+def test_table_and_choice(folder, results):
+    """The scores of an untrained model are 0, so the run keeps its settings."""
     status, out, err = results["chosen"]
     assert (status, err) == (0, "")
-    head, *rows, chosen, written = out.splitlines()
+    head, *rows, chosen, saved = out.splitlines()
     assert head.split() == ["weights", "beam", "length", "penalty", "BLEU", "seconds"]
     assert [row.split()[:3] for row in rows] == [
         ["step_00000002", "2", "0.6"],
@@ -58,7 +56,7 @@ def test_a_table_and_what_is_chosen(folder, results):
     assert chosen == (
         "chosen: step_00000002, beam_size=2, length_penalty=0.6, length_normalization=gnmt; 0.00 instead of 0.00"
     )
-    assert written == f"written: {folder / 'run' / 'config.json'}"
+    assert saved == f"written: {folder / 'run' / 'config.json'}"
 
 
 @pytest.mark.parametrize(
@@ -67,10 +65,10 @@ def test_a_table_and_what_is_chosen(folder, results):
         ("no number", ["--beam_sizes must be a whole number of at least 1, got 'five'"]),
         ("no beam", ["--beam_sizes= names no value"]),
         ("no penalty", ["--length_penalties: 'mean' is neither a number nor average nor none"]),
-        ("too many", ["has only 2 of 3 checkpoints"]),
+        ("too many", ["--averages=3: ", "has only 2 checkpoints"]),
         ("no data", ["left: no prepared data here"]),
         ("no run", ["left", "config.json"]),
     ],
 )
-def test_bad_input_is_one_line(results, name, words):
-    assert_refused(results[name], *words)
+def test_errors(results, name, words):
+    assert_error(results[name], *words)

@@ -1,4 +1,4 @@
-"""A model of another project becomes a run that everything else takes, and a run becomes another project's model."""
+"""Importing models of other projects as runs, and exporting runs to formats of other projects."""
 
 import json
 import pathlib
@@ -62,7 +62,7 @@ def results(folder) -> dict[str, tuple[int, str, str]]:
     return dict(zip(cases, run_cases("launch.convert", [(case, b"") for case in cases.values()]), strict=True))
 
 
-def test_a_run_comes_out(folder, results):
+def test_import_creates_a_run(folder, results):
     model = huggingface.read(folder / "opus")
     count = sum(array.size for array in model.weights.values())
     assert results["in"] == (0, f"{folder / 'run'}: {count:,} parameters\n", "")
@@ -77,7 +77,7 @@ def test_a_run_comes_out(folder, results):
     assert len(translator.translate(foreign.TEXTS)) == len(foreign.TEXTS)
 
 
-def test_a_model_is_converted_by_its_name(folder, monkeypatch):
+def test_import_from_the_hub(folder, monkeypatch):
     pytest.importorskip("huggingface_hub")
     arguments = ["--from=huggingface", "--input=hf://owner/name", f"--model_dir={folder / 'downloaded'}"]
     with serving(folder / "opus") as server:
@@ -88,19 +88,19 @@ def test_a_model_is_converted_by_its_name(folder, monkeypatch):
     assert Run(folder / "downloaded").config.model == huggingface.read(folder / "opus").config.model
 
 
-def test_languages_that_no_file_names_are_noted(folder, results):
+def test_assumed_languages_are_reported(folder, results):
     note = f"note: {folder / 'marian'} does not name its languages; assumed: en, de\n"
     assert results["unknown"][0] == 0 and results["unknown"][1].startswith(note)
 
 
-def test_it_goes_back(folder, results):
+def test_exported_weights_are_unchanged(folder, results):
     assert results["out"][:2] == (0, results["in"][1].replace(str(folder / "run"), str(folder / "output")))
     weights = huggingface.read(folder / "output").weights
     for name, array in huggingface.read(folder / "opus").weights.items():
         np.testing.assert_array_equal(weights[name], array)
 
 
-def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
+def test_export_for_litert(folder, results):
     assert results["litert"][::2] == (0, "")
     names = {"model.tflite", "search.json", "source.model", "target.model", "translate.py"}
     assert {path.name for path in (folder / "litert").iterdir()} == names
@@ -120,11 +120,7 @@ def test_a_run_goes_where_there_is_no_tensorflow(folder, results):
         ("no input", "--from requires --input"),
         ("no output", "--to requires --output"),
         ("nowhere", "{folder}/nowhere is not a folder"),
-        (
-            "no numbers",
-            "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or NaN, so "
-            "nothing can be computed",
-        ),
+        ("no numbers", "{folder}/broken: encoder/layer_0/feed_forward/inner_bias has values that are infinite or NaN"),
         ("no run", "{folder}/nowhere is not a run's directory: it has no config.json"),
     ],
 )
@@ -133,7 +129,7 @@ def test_errors(folder, results, case, message):
     assert {path.name for path in folder.iterdir() if path.name.startswith((".", "never", "new"))} == set()
 
 
-def test_it_is_fine_tuned_with_more_entries_evaluated_and_exported(folder, results):
+def test_imported_models_can_be_fine_tuned_evaluated_and_exported(folder, results):
     data, tuned = f"--data_dir={folder / 'data'}", f"--model_dir={folder / 'tuned'}"
     places = [f"{split}_{side}" for split in ("train", "valid", "test") for side in ("source", "target")]
     files = [f"--{place}={folder / place.replace('_', '.')}" for place in places]
@@ -144,8 +140,8 @@ def test_it_is_fine_tuned_with_more_entries_evaluated_and_exported(folder, resul
         ("export", [tuned, f"--export_dir={folder / 'export' / 'mine'}"]),
     ]
     for program, arguments in programs:
-        (done,) = run_cases(f"launch.{program}", [(arguments, b"")])
-        assert done[0] == 0, done
+        (result,) = run_cases(f"launch.{program}", [(arguments, b"")])
+        assert result[0] == 0, result
     before, after = (Translator.load(folder / name) for name in ("run", "tuned"))
     assert after.tokenizer.vocab_size == before.tokenizer.vocab_size + 1
     assert after.tokenizer.source.symbols.keys() == {">>deu<<", "<2de>"}

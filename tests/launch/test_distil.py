@@ -1,5 +1,3 @@
-"""The program that writes teachers' translations as training text."""
-
 import gzip
 import os
 import pathlib
@@ -9,7 +7,7 @@ import pytest
 
 from tests import programs
 from tests.inference import tiny
-from tests.programs import assert_refused
+from tests.programs import assert_error
 
 pytestmark = pytest.mark.integration
 
@@ -33,12 +31,14 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 
 def distil(folder: pathlib.Path, name: str, *more: str, **environment: str) -> tuple[int, str, str]:
-    """Runs the program, which writes NAME.en and NAME.de; returns its status and both outputs."""
+    """Runs the program, which writes NAME.en and NAME.de; returns its status, standard output and standard error."""
     flags = [f"--{flag}={folder / file}" for flag, file in (("source", "a.en.gz"), ("target", "a.de"))]
     flags += [f"--output_{side}={folder / name}.{end}" for side, end in (("source", "en"), ("target", "de"))]
-    given = ["--direction=forward", f"--model_dir={folder / 'run'}", *flags, *SEARCH, *more]
-    done = programs.run(["-m", "launch.distil", *given], capture_output=True, text=True, env=os.environ | environment)
-    return done.returncode, done.stdout, done.stderr
+    arguments = ["--direction=forward", f"--model_dir={folder / 'run'}", *flags, *SEARCH, *more]
+    completed = programs.run(
+        ["-m", "launch.distil", *arguments], capture_output=True, text=True, env=os.environ | environment
+    )
+    return completed.returncode, completed.stdout, completed.stderr
 
 
 def outputs(folder: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
@@ -48,37 +48,36 @@ def outputs(folder: pathlib.Path, name: str) -> tuple[list[str], list[str]]:
     return sources, targets
 
 
-def translated(folder: pathlib.Path, lines: list[str], *more: str) -> list[str]:
-    """Translates lines with launch.translate."""
+def translate(folder: pathlib.Path, lines: list[str], *more: str) -> list[str]:
     command = ["-m", "launch.translate", f"--model_dir={folder / 'run'}", *SEARCH, *more]
     text = "".join(f"{line}\n" for line in lines)
-    done = programs.run(command, input=text, capture_output=True, text=True, check=True)
-    return done.stdout.removesuffix("\n").split("\n")
+    completed = programs.run(command, input=text, capture_output=True, text=True, check=True)
+    return completed.stdout.removesuffix("\n").split("\n")
 
 
 @pytest.fixture(scope="module")
 def forward(folder) -> tuple[list[str], list[str]]:
-    """The outputs of an undisturbed call in chunks."""
+    """The outputs of an uninterrupted call with short chunks."""
     status, _, errors = distil(folder, "forward", KILLING)
     assert status == 0 and "cut at the limit of 1 x source + 3 tokens" in errors
     return outputs(folder, "forward")
 
 
-def test_the_best_is_that_of_translate(folder, forward):
-    assert forward == ([line.removesuffix("\r") for line in SOURCES], translated(folder, SOURCES))
+def test_best_translations_equal_those_of_translate(folder, forward):
+    assert forward == ([line.removesuffix("\r") for line in SOURCES], translate(folder, SOURCES))
 
 
-def test_back_translates_the_targets(folder):
+def test_back_translation(folder):
     ensemble = f"--ensemble={folder / 'other'}"
     assert distil(folder, "back", "--direction=back", ensemble)[0] == 0
-    assert outputs(folder, "back") == (translated(folder, TARGETS, ensemble), TARGETS)
+    assert outputs(folder, "back") == (translate(folder, TARGETS, ensemble), TARGETS)
 
 
 @pytest.mark.parametrize(("direction", "reference"), [("forward", "target"), ("back", "source")])
-def test_the_nearest_is_near_the_side_that_it_replaces(folder, direction, reference):
-    """Where a line of this side is the third hypothesis itself."""
+def test_nearest_hypotheses_are_chosen(folder, direction, reference):
+    """Each line of the replaced side equals the third hypothesis."""
     lines = {"forward": ["A man", "Two dogs play"], "back": ["Ein Mann", "Zwei Hunde spielen"]}[direction]
-    rows = [row.split(" ||| ") for row in translated(folder, lines, "--num_best=4")]
+    rows = [row.split(" ||| ") for row in translate(folder, lines, "--num_best=4")]
     third = [rows[2][1], rows[6][1]]
     assert all(third[number] not in [row[1] for row in rows[4 * number :][:2]] for number in range(2))
     texts = {"source": lines, "target": lines, reference: third}
@@ -93,15 +92,15 @@ def test_the_nearest_is_near_the_side_that_it_replaces(folder, direction, refere
         assert outputs(folder, "forward_of_two")[1] != third
 
 
-def test_a_killed_call_continues(folder, forward):
-    """Killed before chunks are recorded, whose lines the outputs have then, and between the outputs' renames."""
-    ends = [distil(folder, "killed", KILLING, RECORDS=str(records)) for records in (2, 1)]
+def test_killed_calls_resume(folder, forward):
+    """Killed before a chunk is recorded, when the outputs contain its lines, and between the renames of the outputs."""
+    calls = [distil(folder, "killed", KILLING, RECORDS=str(records)) for records in (2, 1)]
     assert not (folder / "killed.de").exists() and (folder / "killed.de.part").exists()
-    ends.append(distil(folder, "killed", KILLING, RENAMED="1"))
-    assert [status for status, *_ in ends] == [-signal.SIGKILL] * 3
-    assert ends[1][1].endswith("resuming after 2 of 7 pairs\n") and "after 4 of 7 pairs\n" in ends[2][1]
-    status, said, errors = distil(folder, "killed", KILLING)
-    assert status == 0 and "already distilled" in said and "cut at the limit" in errors
+    calls.append(distil(folder, "killed", KILLING, RENAMED="1"))
+    assert [status for status, *_ in calls] == [-signal.SIGKILL] * 3
+    assert calls[1][1].endswith("resuming after 2 of 7 pairs\n") and "after 4 of 7 pairs\n" in calls[2][1]
+    status, output, errors = distil(folder, "killed", KILLING)
+    assert status == 0 and "already distilled" in output and "cut at the limit" in errors
     assert outputs(folder, "killed") == forward
 
 
@@ -117,14 +116,14 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("case", CHANGES)
-def test_changed_flags_texts_and_teachers_are_refused(folder, forward, case):
+def test_changed_flags_texts_and_teachers_are_rejected(folder, forward, case):
     more, difference = CHANGES[case]
     result = distil(folder, "forward", *(flag.replace("FOLDER", str(folder)) for flag in more))
-    assert_refused(result, difference, beginning=f"{folder / 'forward.de'}: begun with other settings (")
+    assert_error(result, difference, beginning=f"{folder / 'forward.de'} was started with different settings (")
     assert outputs(folder, "forward") == forward
 
 
-def test_bad_input_is_refused(folder, forward):
+def test_errors(folder, forward):
     cases = {
         "classification": [f"--model_dir={folder / 'labels'}"],
         "--num_best requires --choose=nearest": ["--num_best=2"],
@@ -135,8 +134,8 @@ def test_bad_input_is_refused(folder, forward):
         "unequal numbers of lines": [f"--target={folder / 'short.de'}"],
     }
     for words, more in cases.items():
-        assert_refused(distil(folder, "new", *more), words)
+        assert_error(distil(folder, "new", *more), words)
     (folder / "forward.de").rename(folder / "away.de")
-    assert_refused(distil(folder, "forward"), f"{folder / 'forward.de'} is not the output of")
+    assert_error(distil(folder, "forward"), f"{folder / 'forward.de'} is not the output of")
     (folder / "away.de").rename(folder / "forward.de")
-    assert_refused(distil(folder, "forward", f"--output_source={folder / 'new.en'}"), f"{folder / 'new.en'} is not")
+    assert_error(distil(folder, "forward", f"--output_source={folder / 'new.en'}"), f"{folder / 'new.en'} is not")

@@ -1,5 +1,3 @@
-"""The program that draws trees."""
-
 import pytest
 
 from tests.programs import run_cases
@@ -7,7 +5,7 @@ from tests.programs import run_cases
 pytestmark = pytest.mark.integration
 
 
-def test_every_tree_gets_a_file(tmp_path):
+def test_every_tree_is_drawn(tmp_path):
     trees = tmp_path / "a.mrg"
     trees.write_text("( (S (NP-SBJ (NN a)\n) (VP (-NONE- *))))\n(S (NN b)) (S (NN c))\n", encoding="utf-8")
     (tmp_path / "bad.mrg").write_text("(S (NN a)))\n", encoding="utf-8")

@@ -1,5 +1,3 @@
-"""The program: its table, its files, its complaints."""
-
 import json
 import math
 
@@ -9,7 +7,7 @@ from t2t_keras.config import DataConfig
 from t2t_keras.data.prepare import prepare
 from t2t_keras.data.sources import corpora
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -67,8 +65,8 @@ def results(folder):
         "text_and_data": [*run, *texts, f"--data_dir={folder / 'data'}"],
         "no_data": [*run, "--split=test", f"--data_dir={folder / 'out'}"],
     }
-    done = run_cases("launch.evaluate", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, done, strict=True))
+    outcomes = run_cases("launch.evaluate", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, outcomes, strict=True))
 
 
 def test_files(results, folder):
@@ -79,12 +77,12 @@ def test_files(results, folder):
     assert [score["name"] for score in scores["scores"]] == names
     for score in scores["scores"]:
         assert f"{score['value']:.2f}" in out and score["signature"] in out
-    assert scores["num_cut"] > 0  # the model was not trained
+    assert scores["num_cut"] > 0  # the model is untrained
     assert f"warning: {scores['num_cut']} outputs were cut at the limit of 1 x source + 3 tokens; " in err
     assert scores["settings"]["beam_size"] == 1 and scores["settings"]["length_penalty"] == 0.6
     assert 1 < scores["perplexity"] < math.inf
     assert f"nats {scores['nats_per_line']:.3f}" in " ".join(out.split())
-    tokens = 3 * scores["nats_per_line"] / math.log(scores["perplexity"])  # of three references
+    tokens = 3 * scores["nats_per_line"] / math.log(scores["perplexity"])  # for three references
     assert tokens == pytest.approx(round(tokens), rel=1e-6)
     assert f"{scores['perplexity']:.3f}" in out and "tokens/s" in out
     hypotheses = (folder / "out" / "hypotheses.txt").read_text(encoding="utf-8")
@@ -92,7 +90,7 @@ def test_files(results, folder):
     assert "compare with multi-bleu.perl" in out and "not sacreBLEU" in out
 
 
-def test_chinese_references_are_scored_in_their_own_words(results, folder):
+def test_scores_use_the_language_of_the_references(results, folder):
     status, out, _ = results["chinese"]
     assert status == 0
     assert "scored as 'zh', the language of the references; the model was trained for 'de'\n" in out
@@ -107,11 +105,12 @@ def test_chinese_references_are_scored_in_their_own_words(results, folder):
     assert f"replaced: {written}\n" in results["again"][1]
 
 
-def test_split_of_the_run(results, folder):
+def test_splits_of_the_data(results, folder):
     assert results["split"][0] == 0
     written = folder / "run" / "evaluation" / "test"
     assert sorted(path.name for path in written.iterdir()) == ["hypotheses.txt", "scores.json"]
-    assert json.loads((written / "scores.json").read_text(encoding="utf-8"))["settings"]["beam_size"] == 2
+    settings = json.loads((written / "scores.json").read_text(encoding="utf-8"))["settings"]
+    assert (settings["data_split"], settings["split"], settings["beam_size"]) == ("test", "sentences", 2)
 
 
 @pytest.mark.parametrize(
@@ -134,5 +133,5 @@ def test_split_of_the_run(results, folder):
         ("unequal_files", ["short.de, ", "a.de: unequal numbers of lines: 2 to evaluate, 3 references"]),
     ],
 )
-def test_bad_input_is_one_line(results, name, words):
-    assert_refused(results[name], *words)
+def test_errors(results, name, words):
+    assert_error(results[name], *words)

@@ -1,4 +1,4 @@
-"""Two text files become a served model in one command, whatever interrupts it."""
+"""launch.fit turns two text files into an exported model, and resumes after interruptions."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now"
 GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt"
 
-# Ends by its updates, so that no clock decides anything; --minutes only has to be enough.
+# The number of updates ends training, independent of the clock; --minutes only has to be large enough.
 SETTINGS = {
     **{"model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "model.d_model": 16, "model.d_ff": 32},
     **{"model.num_heads": 2, "train.max_steps": 12, "train.checkpoint_minutes": 0, "train.checkpoint_steps": 3},
@@ -26,8 +26,8 @@ SETTINGS = {
 FLAGS = ["--vocab_size=300", "--held_out_pairs=20", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
 FILES = ["--source=a.en", "--target=a.de", "--output=mine"]
 
-# Programs that get a signal when a function is called.
-DYING = """
+# Runs launch.fit, which receives a signal when it calls certain functions.
+KILLED_AT = """
 import contextlib, os, runpy, signal, sys
 from unittest import mock
 
@@ -44,8 +44,8 @@ PREPARING = ("t2t_keras.data.prepare", "output_limit")
 CHECKING = ("t2t_keras.fitting.fit_record", "FitRecord.check_same")
 BEGINNING = ("t2t_keras.training.trainer", "Trainer.train")
 TRAINING = ("t2t_keras.training.monitor", "Monitor.log_validation")
-# An export that is not published anyway has no model, whose graphs take longest.
-UNSAVED = """
+# Skips writing the graphs, which take longest, for an export that is killed before it is published.
+WITHOUT_GRAPHS = """
 from t2t_keras.export import writing
 
 def _save(translator, storage, path):
@@ -55,7 +55,7 @@ def _save(translator, storage, path):
 
 writing._save = _save
 """
-KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.keep_better")
+KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.choose_weights")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
 EXPORTING = ("t2t_keras.export.writing", "_publish")
@@ -70,20 +70,20 @@ def write_text(folder: Path, pairs: int = 600) -> None:
 
 
 def fit(folder: Path, *flags: str, code: str | None = None) -> tuple[int, str, str]:
-    """Exit status and what was printed on both outputs."""
+    """Returns the exit status, standard output and standard error."""
     command = ["-c", code, *flags] if code else ["-m", "launch.fit", *flags]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = programs.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    return done.returncode, done.stdout, done.stderr
+    result = programs.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return result.returncode, result.stdout, result.stderr
 
 
-def dying(place: tuple[str, str], *others: tuple[tuple[str, str], int]) -> str:
-    """As if killed at a place; at others it gets other signals."""
-    return DYING.format(places=[(place, int(signal.SIGKILL)), *others])
+def killed_at(place: tuple[str, str], *others: tuple[tuple[str, str], int]) -> str:
+    """Code that kills the program at one function, and sends it other signals at others."""
+    return KILLED_AT.format(places=[(place, int(signal.SIGKILL)), *others])
 
 
-def error(folder: Path, *flags: str) -> str:
-    """The one line of a refusal."""
+def error_of(folder: Path, *flags: str) -> str:
+    """Returns the one-line error of a call that fails."""
     status, output, errors = fit(folder, *flags)
     assert (status, output) == (1, ""), errors
     assert errors.startswith("error: ") and errors.count("\n") == 1
@@ -92,14 +92,14 @@ def error(folder: Path, *flags: str) -> str:
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """A folder in which each step was killed once before the command ended, and what was printed each time."""
+    """A folder in which the program was killed once in each step and then succeeded, and the output of each call."""
     folder = tmp_path_factory.mktemp("fit")
     write_text(folder)
     flags = [*FILES, "--minutes=100", "--licence=made for a test", *FLAGS]
     outputs = []
     for place in (PREPARING, CHECKING, TRAINING, CHOOSING, SCORING, EXPORTING, DESCRIBING):
-        code = dying(place)
-        status, output, errors = fit(folder, *flags, code=UNSAVED + code if place == EXPORTING else code)
+        code = killed_at(place)
+        status, output, errors = fit(folder, *flags, code=WITHOUT_GRAPHS + code if place == EXPORTING else code)
         assert status == -signal.SIGKILL, errors
         outputs.append(output)
     for _ in range(2):
@@ -110,18 +110,18 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 @pytest.mark.integration
-def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
+def test_each_call_resumes_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
     folder, (preparing, checking, training, choosing, scoring, exporting, describing, last, again) = fitted
     assert "2. Training" not in preparing and "1. Text" not in checking
     assert "resuming after an interruption" in training and "2. Training" in training
     assert "already prepared" in choosing and "kept:" not in choosing
-    # Pairs that were held out are no loss of training text.
+    # Held-out pairs do not count as excluded.
     assert "train: 560 pairs" in choosing and "excluded from training" not in choosing
     assert "step 12: reached train.max_steps" in choosing
     assert "was trained for 100 minutes before" in scoring and "kept:" in scoring and "BLEU" not in scoring
     assert "BLEU" in exporting and "exported" not in exporting
     (score,) = re.findall(r"^BLEU ([\d.]+) ", exporting, re.MULTILINE)
-    assert ("BLEU under 2 is very low" in exporting) == (float(score) < 2)
+    assert ("BLEU below 2 is very low" in exporting) == (float(score) < 2)
     assert "exported: mine/serving/mine/1" in describing and "model card" not in describing
     assert "mine/serving/mine/1 was exported before" in last and "model card: mine/serving/mine/README.md" in last
     assert again.startswith("mine is complete: training has used its 100 minutes") and "1. Text" not in again
@@ -131,7 +131,7 @@ def test_each_start_goes_on_where_the_last_one_was_killed(fitted: tuple[Path, li
 
 
 @pytest.mark.integration
-def test_choices_are_printed_and_those_of_flags_count(fitted: tuple[Path, list[str]]) -> None:
+def test_choices_are_printed_and_flags_override_them(fitted: tuple[Path, list[str]]) -> None:
     folder, (output, *_) = fitted
     choices = {each["name"]: each for each in json.loads((folder / "mine/run/fit.json").read_text())["choices"]}
     for choice in choices.values():
@@ -145,13 +145,14 @@ def test_choices_are_printed_and_those_of_flags_count(fitted: tuple[Path, list[s
 
 
 @pytest.mark.integration
-def test_programs_translate_with_what_validated_better(fitted: tuple[Path, list[str]]) -> None:
+def test_programs_use_the_checkpoint_with_the_better_validation(fitted: tuple[Path, list[str]]) -> None:
     folder, _ = fitted
     chosen = json.loads((folder / "mine/run/fit.json").read_text())["chosen"]
     assert "the average of 3 checkpoints" in chosen["compared"] and "the checkpoint of step" in chosen["compared"]
     assert chosen["name"] in chosen["compared"]
     scores = json.loads((folder / "mine/run/evaluation/test/scores.json").read_text())
     assert scores["num_lines"] == 20 and scores["settings"]["checkpoint"] == "chosen"
+    assert scores["settings"]["data_split"] == "test"
     translated = [
         programs.run(
             ["-m", "launch.translate", f"--model_dir={model_dir}"],
@@ -168,7 +169,7 @@ def test_programs_translate_with_what_validated_better(fitted: tuple[Path, list[
 
 
 @pytest.mark.integration
-def test_the_card_says_what_the_model_is(fitted: tuple[Path, list[str]]) -> None:
+def test_model_card(fitted: tuple[Path, list[str]]) -> None:
     folder, outputs = fitted
     card = (folder / "mine/serving/mine/README.md").read_text(encoding="utf-8")
     assert [line[3:] for line in card.splitlines() if line.startswith("## ")] == [
@@ -186,29 +187,27 @@ def test_the_card_says_what_the_model_is(fitted: tuple[Path, list[str]]) -> None
 
 
 @pytest.mark.integration
-def test_other_choices_text_or_languages_in_the_folder_are_refused(
-    fitted: tuple[Path, list[str]], tmp_path: Path
-) -> None:
+def test_changed_choices_text_and_languages_are_rejected(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(fitted[0], folder)
-    begun = "mine was started with different data or choices"
+    started = "mine was started with different data or choices"
     flags = [*FILES, "--minutes=100", *FLAGS]
-    more = error(folder, *flags, "--set=model.dropout_rate=0.2")
-    assert more.startswith(f"{begun} (set: ") and "use a different folder" in more
-    where = fitted[0]
-    languages = error(where, *flags, "--target_language=nl")
-    assert languages == f"{begun} (target_language: 'de' -> 'nl'); use a different folder"
-    before = (where / "a.de").read_text(encoding="utf-8")
+    more = error_of(folder, *flags, "--set=model.dropout_rate=0.2")
+    assert more.startswith(f"{started} (set: ") and "use a different folder" in more
+    original = fitted[0]
+    languages = error_of(original, *flags, "--target_language=nl")
+    assert languages == f"{started} (target_language: 'de' -> 'nl'); use a different folder"
+    before = (original / "a.de").read_text(encoding="utf-8")
     try:
-        (where / "a.de").write_text(before.replace("Hund", "Wolf"), encoding="utf-8")
-        text = error(where, *flags)
+        (original / "a.de").write_text(before.replace("Hund", "Wolf"), encoding="utf-8")
+        text = error_of(original, *flags)
         assert text.startswith("mine/run was started with different data or choices (train_target: ")
     finally:
-        (where / "a.de").write_text(before, encoding="utf-8")
+        (original / "a.de").write_text(before, encoding="utf-8")
 
 
 @pytest.mark.integration
-def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
+def test_moved_and_renamed_folders(fitted: tuple[Path, list[str]], tmp_path: Path) -> None:
     shutil.copytree(fitted[0], tmp_path / "moved")
     (tmp_path / "moved/mine").rename(tmp_path / "moved/yours")
     for code in ("en", "de"):
@@ -224,15 +223,15 @@ def test_a_folder_and_its_text_may_be_moved_and_renamed(fitted: tuple[Path, list
 
 
 @pytest.mark.integration
-def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
-    """The rest is as ever; here it is killed where it begins."""
+def test_ctrl_c_ends_only_training(tmp_path: Path) -> None:
+    """Killed when the steps after training start."""
     write_text(tmp_path)
     flags = [*FILES, "--minutes=100", *FLAGS, "--set=train.max_steps=1000000"]
     ctrl_c = ("t2t_keras.training.monitor", "Monitor.progress"), int(signal.SIGINT)
-    status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, ctrl_c))
+    status, output, errors = fit(tmp_path, *flags, code=killed_at(KEEPING, ctrl_c))
     assert status == -signal.SIGKILL, errors
     assert ": ended by Ctrl-C; to resume, give a larger --minutes" in output
-    status, output, errors = fit(tmp_path, *flags, code=dying(KEEPING, (BEGINNING, int(signal.SIGTERM))))
+    status, output, errors = fit(tmp_path, *flags, code=killed_at(KEEPING, (BEGINNING, int(signal.SIGTERM))))
     assert status == -signal.SIGKILL and "was trained for 100 minutes before" in output, errors
 
 
@@ -274,27 +273,29 @@ def test_ctrl_c_ends_training_and_goes_on_with_the_rest(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.integration
-def test_refuses_in_one_line_before_anything_is_made(flags: list[str], message: str, tmp_path: Path) -> None:
+def test_errors_leave_no_files(flags: list[str], message: str, tmp_path: Path) -> None:
     write_text(tmp_path)
     for name in ("a.src", "a.tgt", "a.tsv", "a.srt", "b.en"):
         (tmp_path / name).write_text("text\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/a").touch()
-    assert error(tmp_path, "--output=new", *flags).startswith(message)
+    assert error_of(tmp_path, "--output=new", *flags).startswith(message)
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.integration
-def test_a_text_of_few_words_gets_the_largest_vocabulary_that_it_allows(tmp_path: Path) -> None:
+def test_small_texts_get_the_largest_possible_vocabulary(tmp_path: Path) -> None:
     write_text(tmp_path)
-    flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # whose rule is 2,000 entries
-    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))
+    flags = [*FILES, "--minutes=100", *FLAGS[1:]]  # without --vocab_size, the rule gives 2,000 entries
+    status, output, errors = fit(tmp_path, *flags, code=killed_at(BEGINNING))
     assert status == -signal.SIGKILL and "2. Training" in output, errors
-    said = re.search(
+    warning = re.search(
         r"vocab_size=2000 is more than the text allows; the largest valid size is (\d+); \1 is chosen", output
     )
-    assert said and said[1] == str(json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"])
-    status, output, errors = fit(tmp_path, *flags, code=dying(BEGINNING))  # goes on with it
+    assert warning and warning[1] == str(
+        json.loads((tmp_path / "mine/data/data.json").read_text())["config"]["vocab_size"]
+    )
+    status, output, errors = fit(tmp_path, *flags, code=killed_at(BEGINNING))  # resumes with this size
     assert status == -signal.SIGKILL and re.search(
-        rf"data.vocab_size +{said[1]}  the text allows no more entries", output
+        rf"data.vocab_size +{warning[1]}  the text allows no more entries", output
     )

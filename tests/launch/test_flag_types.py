@@ -1,4 +1,4 @@
-"""Flags of numbers and paths, and the kinds of all flags of all programs."""
+"""Flags of numbers and paths, and the kind of each flag of each program."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from t2t_keras.errors import InputError
 from t2t_keras.values import NonNegativeFloat, PositiveInt
 
 ROOT = Path(__file__).parents[2]
-# The flags of each kind, by name; of those that differ between programs, with the program. A new flag belongs here.
+# Flag names by kind; with the program if programs disagree. Add new flags here.
 KINDS = {
     "bool": """
         alignments all bfloat16 ends_within_beam evaluate.lowercase final_marks in_place json json_input
@@ -98,18 +98,18 @@ NUMBERS = {name: kind for kind, names in KINDS.items() if kind.startswith("numbe
 
 
 @pytest.fixture(scope="module")
-def listed():
-    """The kinds of all flags, and the errors of all numbers for some values, by program and name."""
+def flag_listing():
+    """The kinds of all flags, and the errors of numeric flags for some values, by program and name."""
     command = [sys.executable, "-m", "tests.launch.list_flags"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
 
 
-def test_the_kind_of_each_flag_is_a_decision(listed):
+def test_kinds_of_flags(flag_listing):
     expected = {name: kind for kind, names in KINDS.items() for name in names.split()}
     unused = set(expected)
-    for flag, kind in listed["kinds"].items():
+    for flag, kind in flag_listing["kinds"].items():
         program, name = flag.split()
         key = f"{program}.{name}" if f"{program}.{name}" in expected else name
         assert expected.get(key) == kind, f"--{name} of launch.{program} is of kind {kind!r}"
@@ -117,25 +117,25 @@ def test_the_kind_of_each_flag_is_a_decision(listed):
     assert not unused
 
 
-def test_flags_are_parsed_without_tensorflow(listed):
-    assert not listed["tensorflow"]
+def test_flags_are_parsed_without_tensorflow(flag_listing):
+    assert not flag_listing["tensorflow"]
 
 
 @pytest.mark.parametrize("flag", NUMBERS)
-def test_a_number_that_makes_no_sense_is_refused(listed, flag):
+def test_invalid_numbers_are_rejected(flag_listing, flag):
     kind, name = NUMBERS[flag], flag.rpartition(".")[2]
-    refused = {"nan", "inf", "-inf", "1e999", "many"} | (set() if "numbers" in kind else {""})
+    invalid = {"nan", "inf", "-inf", "1e999", "many"} | (set() if "numbers" in kind else {""})
     if kind != "number int":
-        refused.add("-1")
+        invalid.add("-1")
     if any(words in kind for words in ("at least 1", "at least 2", "above 0", "(0", "0.01")):
-        refused.add("0")
-    same_name = [key for key in listed["errors"] if key.endswith(f" {name}")]
-    for errors in (listed["errors"][key] for key in same_name if listed["kinds"][key] == kind):
-        assert {value for value, error in errors.items() if error} == refused
+        invalid.add("0")
+    same_name = [key for key in flag_listing["errors"] if key.endswith(f" {name}")]
+    for errors in (flag_listing["errors"][key] for key in same_name if flag_listing["kinds"][key] == kind):
+        assert {value for value, error in errors.items() if error} == invalid
         assert all(error.startswith(f"--{name} must be ") for error in errors.values() if error)
 
 
-def test_values_are_parsed_and_paths_expanded(monkeypatch):
+def test_parsing_of_numbers_and_paths(monkeypatch):
     monkeypatch.setenv("HOME", "/of/me")
     values = flags.FlagValues()
     holders = [
@@ -185,7 +185,7 @@ def test_values_are_parsed_and_paths_expanded(monkeypatch):
         (ANY, "none", None),
     ],
 )
-def test_a_path_is_of_its_kind(tmp_path, kind, path, message):
+def test_kinds_of_paths(tmp_path, kind, path, message):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").touch()
     path = str(tmp_path / path)
@@ -197,5 +197,5 @@ def test_a_path_is_of_its_kind(tmp_path, kind, path, message):
     assert str(error.value) == message.format(path=path, folder=os.path.dirname(path))
 
 
-def test_a_new_file_may_be_in_the_current_folder():
+def test_new_files_in_the_current_folder():
     check_path("flag", NEW_FILE, "a file that does not exist")

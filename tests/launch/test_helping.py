@@ -1,4 +1,4 @@
-"""What --help prints."""
+"""The output of --help."""
 
 import re
 import types
@@ -22,7 +22,7 @@ Examples:
 
 @pytest.fixture(scope="module")
 def module():
-    """A module with a flag of each kind, defined in a registry of its own."""
+    """A module with a flag of each kind, in a separate registry."""
     values = flags.FlagValues()
     options = {"flag_values": values}
     DEFINE_path("model_dir", None, "The run.", FOLDER, required=True, **options)
@@ -47,15 +47,14 @@ def lines(module, monkeypatch):
 
 
 def section(lines: list[str], name: str) -> list[str]:
-    """The lines of a group."""
     begin = lines.index(f"{name}:") + 1
     return lines[begin : lines.index("", begin) if "" in lines[begin:] else None]
 
 
-def test_flags_are_in_groups_the_required_ones_first(lines):
+def test_flags_are_grouped_with_required_flags_first(lines):
     assert section(lines, "files and folders") == [
         "  --model_dir=PATH          The run. (required)",
-        "  --ensemble=PATH           Another run. Any number of times.",
+        "  --ensemble=PATH           Another run. May be given several times.",
     ]
     assert section(lines, "search") == [
         "  --beam_size=N             Hypotheses; default: the setting of the run.",
@@ -72,15 +71,15 @@ def test_flags_are_in_groups_the_required_ones_first(lines):
 
 
 @pytest.mark.parametrize(("program", "is_required"), [("translate", True), ("score", True), ("evaluate", False)])
-def test_a_flag_of_several_programs_is_required_where_the_program_needs_it(program, is_required):
-    """`launch.evaluate` scores outputs without a model, too."""
-    done = programs.run(["-m", f"launch.{program}", "--help"], capture_output=True, text=True)
-    (words,) = re.findall(r"^  --model_dir=PATH +(.+)$", done.stdout, re.MULTILINE)
+def test_shared_flags_are_required_by_some_programs(program, is_required):
+    """`launch.evaluate` can score files without a model."""
+    result = programs.run(["-m", f"launch.{program}", "--help"], capture_output=True, text=True)
+    (words,) = re.findall(r"^  --model_dir=PATH +(.+)$", result.stdout, re.MULTILINE)
     assert words == "The directory of a run or of an export." + " (required)" * is_required
 
 
 @pytest.mark.parametrize(
-    ("called", "said"),
+    ("command", "expected"),
     [
         ("launch/serve.py", "run launch.train or python -m launch.fit; pip install '.[serve]'"),
         ("/venv/bin/t2t-serve", "run t2t-train or t2t-fit; pip install 't2t_keras[serve]'"),
@@ -90,5 +89,5 @@ def test_a_flag_of_several_programs_is_required_where_the_program_needs_it(progr
         ),
     ],
 )
-def test_programs_are_named_as_the_one_that_was_typed(called, said):
-    assert helping.as_typed("run launch.train or python -m launch.fit; pip install '.[serve]'", called) == said
+def test_programs_are_named_like_the_typed_command(command, expected):
+    assert helping.as_typed("run launch.train or python -m launch.fit; pip install '.[serve]'", command) == expected

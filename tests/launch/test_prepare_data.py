@@ -22,10 +22,10 @@ def files(tmp_path):
 
 
 def run(*arguments, **more):
-    """The program's exit status, output and errors."""
+    """Returns the exit status, standard output and standard error."""
     command = ["-m", "launch.prepare_data", *map(str, arguments)]
-    done = programs.run(command, capture_output=True, text=True, check=False, cwd=os.getcwd(), **more)
-    return done.returncode, done.stdout, done.stderr
+    result = programs.run(command, capture_output=True, text=True, check=False, cwd=os.getcwd(), **more)
+    return result.returncode, result.stdout, result.stderr
 
 
 def flags_for(folder, **changes):
@@ -38,7 +38,7 @@ def flags_for(folder, **changes):
     return [f"--{name}={value}" for name, value in {**values, **changes}.items()]
 
 
-def test_files_to_prepared_data_with_a_table_and_again(files):
+def test_preparation_and_repeated_preparation(files):
     status, output, errors = run(*flags_for(files, lowercase="both", final_marks=True))
     assert (status, errors) == (0, "")
     assert re.search(r"^ +train +valid$", output, re.MULTILINE)
@@ -47,11 +47,11 @@ def test_files_to_prepared_data_with_a_table_and_again(files):
     assert re.search(r"^final marks changed +0 +-$", output, re.MULTILINE)
     assert re.search(rf"^pairs kept +{len(prepared.split('train'))} +2$", output, re.MULTILINE)
     assert prepared.config.lowercase == "both" and prepared.config.vocab_size == prepared.tokenizer.vocab_size == 330
-    status, again, errors = run(*flags_for(files, lowercase="both", final_marks=True))
+    status, repeated, errors = run(*flags_for(files, lowercase="both", final_marks=True))
     assert (status, errors) == (0, "")
-    assert again.splitlines() == [
+    assert repeated.splitlines() == [
         f"{files / 'data'}: already prepared",
-        *output.splitlines()[-len(again.splitlines()) + 1 :],
+        *output.splitlines()[-len(repeated.splitlines()) + 1 :],
     ]
 
 
@@ -76,8 +76,8 @@ def test_several_corpora_with_tags(files):
     ]
 
 
-def test_a_file_with_both_sides_needs_no_target(files):
-    """Each split by its own suffix, and text by its own languages."""
+def test_files_with_both_sides(files):
+    """Each split has its own format, and languages are read from the file."""
     units = "".join(
         f'<tu><tuv xml:lang="en-US"><seg>{source}</seg></tuv><tuv xml:lang="de-DE"><seg>{target}</seg></tuv></tu>'
         for source, target in zip(ENGLISH, GERMAN, strict=True)
@@ -117,7 +117,7 @@ def test_a_file_with_both_sides_needs_no_target(files):
         ),
     ],
 )
-def test_bad_input_is_one_line_and_status_1(files, changes, message):
+def test_errors(files, changes, message):
     (files / "short").write_text("nur eine\n")
     (files / "data").mkdir()
     (files / "data" / "valid.source.txt").write_text("one\n")
@@ -130,10 +130,10 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_complete(files):
+def test_full_disk(files):
     status, _, errors = run(*flags_for(files), preexec_fn=limit_files)
     assert status == 1
-    # On a busy machine gRPC, which TensorFlow brings along, may tell of a wait that was interrupted.
+    # On a busy machine, gRPC (imported by TensorFlow) may log an interrupted wait.
     (line,) = (line for line in errors.splitlines() if "(event_engine)" not in line)
     assert re.fullmatch(r"error: .*File too large: '.*txt'", line)
     assert [path.name for path in (files / "data").iterdir() if path.name == "data.json" or "tmp" in path.name] == []

@@ -1,4 +1,4 @@
-"""What every program has in common, on a program of the test's own."""
+"""The features that all programs share, tested with an example program."""
 
 import os
 import pathlib
@@ -44,7 +44,7 @@ def main(argv):
     if _NUMBER.value == 3:
         open("/there is/no such file")
     if _NUMBER.value == 4:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore SIGINT
         os.kill(os.getpid(), signal.SIGINT)
     if _NUMBER.value == 8:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,8 +92,8 @@ URL = "is not a path of this machine's file system; mount the bucket, or copy it
 
 
 @pytest.fixture(scope="module")
-def call(tmp_path_factory):
-    """Calls the program with some arguments, alone or in front of a pipe's other end."""
+def run_example(tmp_path_factory):
+    """Runs the program, optionally with a pipe or redirections."""
     folder = tmp_path_factory.mktemp("program")
     (folder / "example.py").write_text(PROGRAM, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}"}
@@ -110,9 +110,9 @@ def call(tmp_path_factory):
     return run
 
 
-def test_it_runs_quietly(call):
-    done = call()
-    assert (done.returncode, done.stdout, done.stderr) == (0, "number 1 2\n", "")
+def test_output_of_a_successful_program(run_example):
+    result = run_example()
+    assert (result.returncode, result.stdout, result.stderr) == (0, "number 1 2\n", "")
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,14 @@ def test_it_runs_quietly(call):
         (["--number=1", "two"], "error: unexpected argument 'two'; every setting is a flag, see --help\n"),
     ],
 )
-def test_bad_input_is_one_line(call, arguments, message):
-    done = call(*arguments)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", message)
+def test_errors(run_example, arguments, message):
+    result = run_example(*arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", message)
 
 
-def test_what_does_not_answer_has_a_status_of_its_own(call):
-    done = call("--number=16")
-    assert (done.returncode, done.stdout, done.stderr) == (69, "", "error: s3://mine: does not answer\n")
+def test_exit_status_of_unreachable_storage(run_example):
+    result = run_example("--number=16")
+    assert (result.returncode, result.stdout, result.stderr) == (69, "", "error: s3://mine: does not answer\n")
 
 
 @pytest.mark.parametrize(
@@ -145,84 +145,84 @@ def test_what_does_not_answer_has_a_status_of_its_own(call):
         (["--model_dir"], "Missing value for flag --model_dir; see --help"),
     ],
 )
-def test_bad_flags_are_one_line(call, arguments, message):
-    done = call(*arguments)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {message}\n")
+def test_invalid_flags(run_example, arguments, message):
+    result = run_example(*arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (1, "", f"error: {message}\n")
 
 
-def test_flags_that_are_missing_are_named():
+def test_missing_flags():
     code = "from absl import flags; from launch import program; import sys\n"
     code += "for name in ('data_dir', 'model_dir'): flags.DEFINE_string(name, None, '', required=True)\n"
     code += "program.run(lambda argv: None)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (1, "error: --data_dir and --model_dir must be given; see --help\n")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (result.returncode, result.stderr) == (1, "error: --data_dir and --model_dir must be given; see --help\n")
     command = [sys.executable, "-c", code, "--data_dir=data", "--model_dir="]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (1, "error: --model_dir must not be empty\n")
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (result.returncode, result.stderr) == (1, "error: --model_dir must not be empty\n")
 
 
-def test_an_interrupt(call):
-    done = call("--number=4")
-    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
+def test_interrupt(run_example):
+    result = run_example("--number=4")
+    assert (result.returncode, result.stderr) == (128 + signal.SIGINT, "interrupted\n")
 
 
-def test_an_interrupt_where_python_ignores_errors(call):
-    """As in what JAX calls after each collection of garbage."""
-    done = call("--number=8")
-    assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
-    other = call("--number=9")
+def test_interrupt_in_a_callback_whose_errors_are_ignored(run_example):
+    """JAX registers a callback that runs after each garbage collection."""
+    result = run_example("--number=8")
+    assert (result.returncode, result.stderr) == (128 + signal.SIGINT, "interrupted\n")
+    other = run_example("--number=9")
     assert other.returncode == 0 and "ZeroDivisionError" in other.stderr
 
 
-def test_a_mistake_of_the_program_is_not_hidden(call):
-    done = call("--number=5")
-    assert done.returncode != 0
-    assert "Traceback" in done.stderr and "a mistake of the program" in done.stderr
+def test_bugs_show_a_traceback(run_example):
+    result = run_example("--number=5")
+    assert result.returncode != 0
+    assert "Traceback" in result.stderr and "a mistake of the program" in result.stderr
 
 
-def test_the_exit_status_of_main_counts(call):
-    assert call("--number=7").returncode == 143
+def test_exit_status_of_main(run_example):
+    assert run_example("--number=7").returncode == 143
 
 
-def test_a_reader_that_has_enough(call):
-    done = call("--number=6", pipe="head -1")
-    assert (done.stdout, done.stderr) == ("a line\n0\n", "")
-    done = call("--help", pipe="true")
-    assert (done.stdout, done.stderr) == ("0\n", "")
-    done = call("--number=10", pipe="head -1")
-    assert (done.stdout, done.stderr) == ("a line\n0\n", "all is done\n"), "what it is for is done all the same"
-    done = call("--number=11")
-    assert (done.returncode, done.stderr) == (1, "error: [Errno 32] Broken pipe\n"), "not that of its output"
+def test_closed_pipes(run_example):
+    result = run_example("--number=6", pipe="head -1")
+    assert (result.stdout, result.stderr) == ("a line\n0\n", "")
+    result = run_example("--help", pipe="true")
+    assert (result.stdout, result.stderr) == ("0\n", "")
+    result = run_example("--number=10", pipe="head -1")
+    assert (result.stdout, result.stderr) == ("a line\n0\n", "all is done\n"), "the program finishes its work"
+    result = run_example("--number=11")
+    assert (result.returncode, result.stderr) == (1, "error: [Errno 32] Broken pipe\n"), "a pipe other than its output"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--helpfull"], ["--version"], ["--number=6"]])
-def test_no_room_for_the_output_is_an_error(call, arguments):
-    done = call(*arguments, streams="> /dev/full")
-    assert (done.returncode, done.stderr) == (1, "error: [Errno 28] No space left on device\n")
+def test_full_device(run_example, arguments):
+    result = run_example(*arguments, streams="> /dev/full")
+    assert (result.returncode, result.stderr) == (1, "error: [Errno 28] No space left on device\n")
 
 
 @pytest.mark.parametrize("streams", ["<&-", "<&- >&-", "<&- >&- 2>&-", "< /dev/null 2>&-"])
-def test_closed_streams_are_as_good_as_empty(call, streams):
-    assert call("--number=14", streams=streams).returncode == 0
+def test_closed_standard_streams(run_example, streams):
+    assert run_example("--number=14", streams=streams).returncode == 0
 
 
-def test_a_signal_leaves_nothing_half_written(call, tmp_path):
-    done = call("--number=12", MADE=str(tmp_path / "made"))
-    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGTERM, "", "")
+def test_signals_leave_no_partial_files(run_example, tmp_path):
+    result = run_example("--number=12", MADE=str(tmp_path / "made"))
+    assert (result.returncode, result.stdout, result.stderr) == (128 + signal.SIGTERM, "", "")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_is_the_programs_own(call, flag):
-    done = call("--number=many", flag)  # whatever else is there
-    assert "Does what it is told." in done.stdout and "How many." in done.stdout
-    assert len(done.stdout.splitlines()) < 30
-    assert (done.returncode, done.stderr) == (0, "")
+def test_help(run_example, flag):
+    result = run_example("--number=many", flag)  # despite the invalid flag
+    assert "Does what it is told." in result.stdout and "How many." in result.stdout
+    assert len(result.stdout.splitlines()) < 30
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_version(call):
-    done = call("--version")
+def test_version(run_example):
+    result = run_example("--version")
     assert re.fullmatch(
-        r"t2t_keras \d+\.\d+\.\d+ \(.*tensorflow-text 2\.\d+\.\d+, keras 3\.[\d.]+, Python 3\.[\d.]+\)\n", done.stdout
+        r"t2t_keras \d+\.\d+\.\d+ \(.*tensorflow-text 2\.\d+\.\d+, keras 3\.[\d.]+, Python 3\.[\d.]+\)\n", result.stdout
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""The acceptance program as a whole, on tiny models, and a server that serves the expected model or a different one."""
+"""launch.prove on tiny models, with a server of the expected or of a different model."""
 
 import re
 import subprocess
@@ -16,20 +16,20 @@ SIZES = [
     *("--updates=2", "--peak_preset=tiny", "--set=model.num_encoder_layers=1", "--set=model.num_decoder_layers=1"),
     *("--set=model.d_model=16", "--set=model.d_ff=32", "--set=model.num_heads=2", "--set=train.tokens_per_batch=500"),
 ]
-PATIENCE = 1800  # seconds that six trainings may take on a busy machine
+PATIENCE = 1800  # seconds that six training runs may take on a busy machine
 LINES = ["A man is walking.", "Two dogs play in the snow.", ""]
 
 
 def prove(*flags: str) -> tuple[int, dict[str, list[str]], str]:
-    """The exit status, the rows of the report by check, and standard error."""
-    done = programs.run(["-m", "launch.prove", *flags], capture_output=True, text=True, timeout=PATIENCE)
-    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in done.stdout.splitlines()[2:]]
-    return done.returncode, {check: cells for check, *cells in rows}, done.stderr
+    """Returns the exit status, the rows of the report by check, and standard error."""
+    completed = programs.run(["-m", "launch.prove", *flags], capture_output=True, text=True, timeout=PATIENCE)
+    rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in completed.stdout.splitlines()[2:]]
+    return completed.returncode, {check: cells for check, *cells in rows}, completed.stderr
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """The golden export, the address of a server of it, and a file of sentences."""
+def golden_server(tmp_path_factory):
+    """A folder with the golden export and a file of sentences, and the address of a server of the export."""
     folder = tmp_path_factory.mktemp("prove")
     (folder / "golden").mkdir()
     recorder.unpacked_export(GOLDEN / "export", folder / "golden" / "1")
@@ -45,8 +45,8 @@ def served(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_all_checks(served):
-    folder, address = served
+def test_all_checks(golden_server):
+    folder, address = golden_server
     serving = [f"--serving={address}", f"--model_dir={folder / 'golden'}", f"--input={folder / 'in.txt'}"]
     status, rows, errors = prove(*SIZES, *serving)
     assert status == 0, (rows, errors)
@@ -59,8 +59,8 @@ def test_all_checks(served):
     assert f"golden at {address}: 3 of 3 translations are equal" in rows["serving"][1]
 
 
-def test_a_different_model_or_no_model_fails(served):
-    folder, address = served
+def test_a_different_model_and_an_unknown_model_fail(golden_server):
+    folder, address = golden_server
     base = ["--checks=", f"--input={folder / 'in.txt'}"]
     different = f"--model_dir={_different_run(folder)}"
     status, rows, _ = prove(*base, f"--serving={address}", different, "--served_model=golden")
@@ -88,6 +88,6 @@ def _different_run(folder: Path) -> Path:
         (["--set=train.max_steps=5"], "--set train.max_steps=5: the checks determine train.max_steps"),
     ],
 )
-def test_wrong_flags_are_refused(flags, message):
+def test_errors(flags, message):
     (result,) = programs.run_cases("launch.prove", [(flags, b"")])
-    programs.assert_refused(result, message)
+    programs.assert_error(result, message)

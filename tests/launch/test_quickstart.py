@@ -1,4 +1,4 @@
-"""The quickstart from end to end, on a corpus of a few made-up sentences in place of the downloaded one."""
+"""The quickstart from end to end, with a generated corpus instead of the downloaded one."""
 
 import os
 import re
@@ -8,17 +8,15 @@ import pytest
 
 from tests import programs
 
-pytestmark = pytest.mark.slow  # the quickstart itself four times
-
 ROOT = Path(__file__).parents[2]
 
-# Four runs in one process of its own: absl allows no second program with the same flags in this one.
+# Four runs in a separate process, because absl does not allow two programs with the same flags in one process.
 SESSION = """
 import sys
 from absl import flags
 from launch import quickstart
 from t2t_keras.data.sources import corpora
-from t2t_keras.fitting import fit_steps
+from t2t_keras.fitting import speed
 
 ENGLISH = "the a big small red old new dog cat house tree sees hears finds here now".split()
 GERMAN = "der ein grosse kleine rote alte neue Hund Katze Haus Baum sieht findet hoert hier jetzt".split()
@@ -34,9 +32,9 @@ def gettext(source_language, target_language, download_dir, report, name):
     return corpora.Corpus({name: lambda ends=ends: pairs(*ends) for name, ends in splits.items()})
 
 corpora.gettext = gettext
-fit_steps.updates_per_minute = lambda *_, **__: 60_000.0  # as if the minutes were enough
-given = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1}
-quickstart.OVERRIDES = tuple(quickstart.Choice(name, value, "given") for name, value in given.items())
+speed.updates_per_minute = lambda *_, **__: 60_000.0  # as if the time were sufficient
+overrides = {"data.vocab_size": 300, "model.num_encoder_layers": 1, "model.num_decoder_layers": 1}
+quickstart.OVERRIDES = tuple(quickstart.Choice(name, value, "given") for name, value in overrides.items())
 flags.FLAGS(["quickstart", "--data_dir=data", "--model_dir=run", "--minutes=0.02"])
 for minutes in (0.02, 0.02, 0.06):
     flags.FLAGS.minutes = minutes
@@ -47,12 +45,26 @@ quickstart.main([])
 """
 
 
+# Two servers that fail: one exits at the start, and one prints an address at which it does not listen.
+FAILURES = """
+import pathlib, sys
+from launch import quickstart
+from t2t_keras.errors import InputError
+
+for sys.executable in sys.argv[1:]:
+    try:
+        quickstart._serve(pathlib.Path("quickstart/1"), [])
+    except InputError as error:
+        print(error)
+"""
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The folder that the runs worked in, and what each of the first three printed, which export and serve."""
+    """The folder of the runs, and the outputs of the first three, which export and serve."""
     folder = tmp_path_factory.mktemp("quickstart")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2"}
-    environment |= {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}  # of no use on this machine
+    environment |= {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}  # must not be used
     finished = programs.run(["-c", SESSION], cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
     assert finished.returncode == 0, finished.stderr
     *outputs, last = finished.stdout.split("=====\n")
@@ -64,7 +76,8 @@ def steps(folder: Path) -> list[int]:
     return sorted(int(path.name.removeprefix("step_")) for path in (folder / "run/checkpoints").glob("step_*"))
 
 
-def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) -> None:
+@pytest.mark.slow  # runs the quickstart four times
+def test_a_second_run_does_not_prepare_or_train(runs: tuple[Path, list[str]]) -> None:
     _, (first, second, _) = runs
     assert "already prepared" not in first and "already prepared" in second
     assert "reached train.max_minutes" in first
@@ -73,18 +86,33 @@ def test_a_second_run_prepares_and_trains_nothing(runs: tuple[Path, list[str]]) 
     assert scores[0] == scores[1]
 
 
-def test_more_minutes_train_on_from_where_it_stopped(runs: tuple[Path, list[str]]) -> None:
+@pytest.mark.slow  # runs the quickstart four times
+def test_more_minutes_resume_training(runs: tuple[Path, list[str]]) -> None:
     folder, (first, _, third) = runs
     ends = [int(re.findall(r"^step (\d+): reached", output, re.MULTILINE)[0]) for output in (first, third)]
     assert 0 < ends[0] < ends[1]
+    assert "\n2. Training for 0.06 minutes\n" in third  # not for the updates of 0.02 minutes
     assert steps(folder) == ends
 
 
-def test_exports_what_it_trained_and_translates_through_a_server(runs: tuple[Path, list[str]]) -> None:
+@pytest.mark.slow  # runs the quickstart four times
+def test_quickstart_exports_and_serves_the_model(runs: tuple[Path, list[str]]) -> None:
     folder, outputs = runs
     for output in outputs:
         assert re.search(r"POST http://127\.0\.0\.1:\d+/v1/models/quickstart:predict", output)
         assert "5 of 5 translations equal those above" in output
-    said = [re.findall(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[0] for output in outputs]
-    assert [path.removeprefix("saved_models/") for path in said] == [f"quickstart/{n}" for n in (1, 1, 2)]
+    paths = [re.findall(r"^(?:exported: )?(\S+/quickstart/\d+)", output, re.MULTILINE)[0] for output in outputs]
+    assert [path.removeprefix("saved_models/") for path in paths] == [f"quickstart/{n}" for n in (1, 1, 2)]
     assert sorted(path.name for path in (folder / "saved_models/quickstart").iterdir()) == ["1", "2"]
+
+
+def test_errors_of_a_server_that_fails(tmp_path: Path) -> None:
+    lines = {"closed": "exit 1", "deaf": "echo 'serving it: REST at http://127.0.0.1:9, gRPC at 127.0.0.1:9'"}
+    for name, line in lines.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho 'error: no port' >&2\n{line}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    command = ["-c", FAILURES, *(str(tmp_path / name) for name in lines)]
+    finished = programs.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    closed, deaf = finished.stdout.splitlines()
+    assert closed == "launch.serve failed: it did not start: no port"
+    assert "Connection refused" in deaf and deaf.endswith(": no port")

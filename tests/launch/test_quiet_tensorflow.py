@@ -1,4 +1,4 @@
-"""When programs import TensorFlow: once their work begins, and not for help or to refuse what they were given."""
+"""Programs import TensorFlow only when their work starts, not for --help or for invalid input."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from tests.programs import ROOT
 PROGRAMS = sorted(
     path.stem for path in (ROOT / "launch").glob("*.py") if "program.command(" in path.read_text(encoding="utf-8")
 )
-NEED_NOTHING = {"quickstart", "prove"}  # without flags they begin to work
+NEED_NOTHING = {"quickstart", "prove"}  # start their work without flags
 RUN = "tests/golden/run"
-OF_DISTIL = ["--direction=back", "--target=README.md", "--output_source=OUT", "--output_target=OUT.de"]
+DISTIL_FLAGS = ["--direction=back", "--target=README.md", "--output_source=OUT", "--output_target=OUT.de"]
 MISSING = {
     "attention": ["--model_dir=missing", "--source=x", "--output=OUT"],
     "average_checkpoints": ["--model_dir=missing"],
@@ -25,8 +25,8 @@ MISSING = {
     "convert from": ["--from=huggingface", "--input=missing", "--model_dir=OUT"],
     "convert to": ["--to=huggingface", "--model_dir=missing", "--output=OUT"],
     "describe": ["--model_dir=missing"],
-    "distil run": [*OF_DISTIL, "--model_dir=missing", "--source=README.md"],
-    "distil text": [*OF_DISTIL, f"--model_dir={RUN}", "--source=missing"],
+    "distil run": [*DISTIL_FLAGS, "--model_dir=missing", "--source=README.md"],
+    "distil text": [*DISTIL_FLAGS, f"--model_dir={RUN}", "--source=missing"],
     "draw_trees": ["--input=missing", "--output_dir=OUT"],
     "evaluate run": ["--model_dir=missing", "--split=test"],
     "evaluate text": [f"--model_dir={RUN}", "--source=missing", "--reference=README.md", "--output_dir=OUT"],
@@ -48,7 +48,7 @@ MISSING = {
     "translate glossary": [f"--model_dir={RUN}", "--glossary=missing"],
 }
 
-# Each case is a fork of a process that has imported what all programs share.
+# Each case runs in a fork of a process that has imported the modules that all programs share.
 _FORKS = """
 import json, os, runpy, sys, numpy, sentencepiece, tqdm, absl.app
 import t2t_keras.data.prepare, t2t_keras.data.sources.corpora, t2t_keras.planning.fit_rules
@@ -68,7 +68,7 @@ for program, arguments in json.load(sys.stdin):
     reading, writing = os.pipe()
     if not os.fork():
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(os.memfd_create("said"), 1)
+        os.dup2(os.memfd_create("output"), 1)
         os.dup2(1, 2)
         outcome = case(program, arguments)
         os.lseek(1, 0, os.SEEK_SET)
@@ -84,7 +84,7 @@ json.dump(outcomes, sys.stdout)
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """By the name of a case: exit status, what was imported that takes long, and what was said."""
+    """By case: exit status, the imported modules that load slowly, and the output."""
     out = str(tmp_path_factory.mktemp("out") / "out")
     cases = {f"{name} {flag}": [name, [flag]] for name in PROGRAMS for flag in ("--help", "--helpfull", "--nonsense")}
     cases |= {f"{name} alone": [name, []] for name in PROGRAMS if name not in NEED_NOTHING}
@@ -92,27 +92,27 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cases[f"{name} missing"] = [name.split()[0], [argument.replace("OUT", out) for argument in arguments]]
     command = [sys.executable, "-c", _FORKS]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    given = json.dumps(list(cases.values()))
-    done = subprocess.run(command, input=given, capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
-    return dict(zip(cases, json.loads(done.stdout), strict=True))
+    stdin = json.dumps(list(cases.values()))
+    result = subprocess.run(command, input=stdin, capture_output=True, text=True, cwd=ROOT, env=environment, check=True)
+    return dict(zip(cases, json.loads(result.stdout), strict=True))
 
 
-def test_nothing_that_takes_long_is_imported_before_the_work_begins(outcomes):
+def test_slow_modules_are_imported_only_for_work(outcomes):
     assert len(PROGRAMS) > 10 and {name.split()[0] for name in MISSING} | {"quickstart"} == set(PROGRAMS)
     assert {name: heavy for name, (_, heavy, _) in outcomes.items() if heavy} == {}
 
 
-def test_help_and_errors_are_what_they_should_be(outcomes):
-    """So that the test above is one of what it says."""
-    for name, (status, _, said) in outcomes.items():
+def test_help_and_errors(outcomes):
+    """Ensures that the cases of the test above reach the code that they should reach."""
+    for name, (status, _, output) in outcomes.items():
         if "--help" in name:
-            assert status == 0 and "--flagfile" in said, name
+            assert status == 0 and "--flagfile" in output, name
         elif name != "describe alone":
-            assert status == 1 and re.fullmatch(r"error: .*\n", said), (name, said)
+            assert status == 1 and re.fullmatch(r"error: .*\n", output), (name, output)
         if "--nonsense" in name:
-            assert "nonsense" in said, name
+            assert "nonsense" in output, name
         if name.endswith(" missing"):
-            assert "missing" in said, name
+            assert "missing" in output, name
 
 
 CODE = """
@@ -126,29 +126,29 @@ print(keras.backend.backend())
 
 
 def import_keras(tmp_path, settings: str, before: str = "", **environment: str) -> subprocess.CompletedProcess:
-    """The errors of a program that imports Keras, with these settings in keras.json."""
+    """Runs a program that imports Keras, with these settings in keras.json."""
     (tmp_path / "keras.json").write_text(settings, encoding="utf-8")
-    kept = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
-    environment = {**kept, "PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path), **environment}
+    inherited = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
+    environment = {**inherited, "PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path), **environment}
     command = [sys.executable, "-c", CODE.format(before=before)]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
 
 
 @pytest.mark.integration
-def test_keras_json_names_no_backend(tmp_path):
-    done = import_keras(tmp_path, '{"backend": "jax"}')
-    assert (done.returncode, done.stdout) == (0, "tensorflow\n"), done.stderr
+def test_keras_json_does_not_select_the_backend(tmp_path):
+    result = import_keras(tmp_path, '{"backend": "jax"}')
+    assert (result.returncode, result.stdout) == (0, "tensorflow\n"), result.stderr
 
 
-def test_only_training_takes_another_backend():
+def test_only_training_supports_other_backends():
     for name in PROGRAMS:
         text = (ROOT / "launch" / f"{name}.py").read_text(encoding="utf-8")
         assert ("on_any_backend=True" in text) == (name == "train"), name
 
 
-def test_what_keras_refuses_is_one_line(tmp_path):
+def test_errors_of_keras(tmp_path):
     run = "program.run(lambda argv: __import__('keras'), on_any_backend=True)"
-    done = import_keras(tmp_path, '{"floatx": "float8"}', run)
-    assert (done.returncode, done.stdout) == (1, "") and re.fullmatch("error: .*floatx=float8\n", done.stderr)
-    done = import_keras(tmp_path, "{}", run, KERAS_BACKEND="nothing")
-    assert (done.returncode, done.stdout) == (1, "") and re.fullmatch("error: .*nothing.*\n", done.stderr)
+    result = import_keras(tmp_path, '{"floatx": "float8"}', run)
+    assert (result.returncode, result.stdout) == (1, "") and re.fullmatch("error: .*floatx=float8\n", result.stderr)
+    result = import_keras(tmp_path, "{}", run, KERAS_BACKEND="nothing")
+    assert (result.returncode, result.stdout) == (1, "") and re.fullmatch("error: .*nothing.*\n", result.stderr)

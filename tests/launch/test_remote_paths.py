@@ -1,4 +1,4 @@
-"""Programs whose data, runs and exports are in a bucket, of a server with S3's interface on this machine."""
+"""Programs with data, runs and exports in a bucket of a local S3 server."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ def folder(tmp_path_factory):
 
 
 def call(folder: pathlib.Path, disk: str, program: str, *arguments: str, **environment: str):
-    """Runs a program that has its mirrors on one of the disks, which is empty at first."""
+    """Runs a program whose mirrors are on a given disk, which is empty at first."""
     module = "tests.training.launch_quickly" if program == "train" else f"launch.{program}"
     return programs.run(
         ["-m", module, *arguments],
@@ -50,9 +50,9 @@ def call(folder: pathlib.Path, disk: str, program: str, *arguments: str, **envir
 
 
 def succeed(folder: pathlib.Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    done = call(folder, *arguments, **environment)
-    assert done.returncode == 0, done.stderr
-    return done
+    result = call(folder, *arguments, **environment)
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def train(folder: pathlib.Path, disk: str, model_dir: str, *more: str, **environment: str):
@@ -76,32 +76,32 @@ def prepared(folder):
     return [succeed(folder, disk, "prepare_data", *texts, *flags) for disk in ("one", "other")]
 
 
-def test_workers_on_other_machines_do_not_prepare_into_a_bucket(folder):
+def test_distributed_preparation_into_a_bucket_is_rejected(folder):
     texts = [f"--train_{side}={folder / f'train.{side}'}" for side in ("source", "target")]
-    done = call(folder, "one", "prepare_data", *texts, f"--data_dir={BUCKET}/beam", "--beam_runner=FlinkRunner")
-    assert done.returncode == 1
+    result = call(folder, "one", "prepare_data", *texts, f"--data_dir={BUCKET}/beam", "--beam_runner=FlinkRunner")
+    assert result.returncode == 1
     message = f"error: --data_dir={BUCKET}/beam: the workers of FlinkRunner may be on other machines, which do not see"
-    assert message in done.stderr and done.stderr.count("error: ") == 1
+    assert message in result.stderr and result.stderr.count("error: ") == 1
 
 
 @pytest.fixture(scope="module")
-def undisturbed(folder, prepared):
-    """A run on this machine's disk, with the same data."""
-    done = train(folder, "undisturbed", str(folder / "undisturbed_run"))
-    assert done.returncode == 0, done.stderr
+def uninterrupted(folder, prepared):
+    """A run on the local disk, with the same data."""
+    result = train(folder, "undisturbed", str(folder / "undisturbed_run"))
+    assert result.returncode == 0, result.stderr
     return folder / "undisturbed_run"
 
 
 @pytest.fixture(scope="module")
 def killed(folder, prepared):
-    """The ends of trainings of one run, each on an empty disk and killed in an upload, but for the last."""
-    ends, killing = [], f"--extension={KILLING}"
+    """Trains one run several times, each time on an empty disk; all calls but the last are killed in an upload."""
+    attempts, killing = [], f"--extension={KILLING}"
     for number in (2, 6, 9):
-        ends.append(train(folder, f"disk{number}", RUN, killing, UPLOADS=str(number)))
-    return [*ends, train(folder, "last", RUN, killing)]
+        attempts.append(train(folder, f"disk{number}", RUN, killing, UPLOADS=str(number)))
+    return [*attempts, train(folder, "last", RUN, killing)]
 
 
-def fetched(url: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+def fetch(url: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     monkeypatch.setenv("T2T_KERAS_CACHE", str(folder / "reader"))
     mirror = Mirror(url)
     mirror.fetch()
@@ -115,40 +115,40 @@ def test_data_is_prepared_once(prepared):
 
 @pytest.fixture
 def empty_url(tmp_path, monkeypatch):
-    """A URL where nothing is; a folder of this machine."""
+    """The URL of a local folder that does not exist yet."""
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "cache"))
     return f"file://{tmp_path}/store/data"
 
 
-def fetched_texts(url: str) -> dict[str, str]:
+def fetch_texts(url: str) -> dict[str, str]:
     mirror = Mirror(url)
     mirror.fetch()
     return {name: path.read_text(encoding="utf-8") for name, path in remote.files_of(mirror.path)}
 
 
-def test_of_two_that_prepare_at_once_one_is_published(empty_url):
-    """And not a mixture; if both are the same, nobody needs to know."""
+def test_concurrent_preparation_publishes_one_result(empty_url):
+    """The published data are never a mixture, and a process that prepared the same data succeeds."""
     first = {"data.json": "first", "vocab.source.model": "first"}
-    ends = [first, {"data.json": "second", "train.source.ids.npy": "second"}, first]
+    attempts = [first, {"data.json": "second", "train.source.ids.npy": "second"}, first]
     with contextlib.ExitStack() as stack:
-        contexts = [remote_paths.written(empty_url) for _ in ends]
-        for context, texts in zip(contexts, ends, strict=True):
+        contexts = [remote_paths.written(empty_url) for _ in attempts]
+        for context, texts in zip(contexts, attempts, strict=True):
             folder = pathlib.Path(stack.enter_context(context))
             for name, text in texts.items():
                 (folder / name).write_text(text, encoding="utf-8")
         stack.pop_all()
-    said = f"^{empty_url}: another process published there meanwhile; its state is kept$"
+    expected_error = f"^{empty_url}: another process published there meanwhile; its state is kept$"
     for context, refused in zip(contexts, (False, True, False), strict=True):
-        with pytest.raises(InputError, match=said) if refused else contextlib.nullcontext():
+        with pytest.raises(InputError, match=expected_error) if refused else contextlib.nullcontext():
             context.__exit__(None, None, None)
-        assert fetched_texts(empty_url) == first
+        assert fetch_texts(empty_url) == first
 
 
-def test_data_that_was_deleted_in_the_store_is_prepared_anew(empty_url, tmp_path, monkeypatch):
-    """What was never published is gone on with; a mirror that published or fetched is emptied."""
-    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # each is as a process after the last one ended
+def test_data_deleted_from_the_store_are_prepared_again(empty_url, tmp_path, monkeypatch):
+    """Preparation resumes unpublished data, and empties a mirror whose data were published or fetched."""
+    monkeypatch.setattr(remote.fcntl, "flock", lambda *_: None)  # as if each call were a new process
 
-    def found(text: str | None) -> list[str]:
+    def prepare_again(text: str | None) -> list[str]:
         with contextlib.suppress(InterruptedError), remote_paths.written(empty_url) as folder:
             before = [path.read_text(encoding="utf-8") for path in pathlib.Path(folder).iterdir()]
             pathlib.Path(folder, "data.json").write_text(text or "half", encoding="utf-8")
@@ -156,36 +156,36 @@ def test_data_that_was_deleted_in_the_store_is_prepared_anew(empty_url, tmp_path
                 raise InterruptedError
         return before
 
-    assert [found(text) for text in (None, "first", "first")] == [[], ["half"], ["first"]]
+    assert [prepare_again(text) for text in (None, "first", "first")] == [[], ["half"], ["first"]]
     shutil.rmtree(tmp_path / "store")
-    assert found("second") == [] and fetched_texts(empty_url) == {"data.json": "second"}
+    assert prepare_again("second") == [] and fetch_texts(empty_url) == {"data.json": "second"}
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path / "other"))
     with remote_paths.read(empty_url):
         shutil.rmtree(tmp_path / "store")
-    assert found("third") == []
+    assert prepare_again("third") == []
 
 
-def test_killed_in_uploads_it_ends_as_if_undisturbed(folder, undisturbed, killed, monkeypatch):
-    *ends, last = killed
-    assert [done.returncode for done in ends] == [9] * len(ends) and last.returncode == 0, last.stderr
+def test_training_killed_during_uploads_equals_uninterrupted_training(folder, uninterrupted, killed, monkeypatch):
+    *attempts, last = killed
+    assert [result.returncode for result in attempts] == [9] * len(attempts) and last.returncode == 0, last.stderr
     assert re.search(rf"^{RUN} was being trained by process \d+ on .+; its lease is taken over$", last.stderr, re.M)
-    path = fetched(RUN, folder, monkeypatch)
-    tiny_training.assert_same_end(path, undisturbed, STEPS)
-    assert tiny_training.saved_steps(path) == tiny_training.saved_steps(undisturbed)
-    assert tiny_training.records(path, "valid") == tiny_training.records(undisturbed, "valid")
+    path = fetch(RUN, folder, monkeypatch)
+    tiny_training.assert_same_end(path, uninterrupted, STEPS)
+    assert tiny_training.saved_steps(path) == tiny_training.saved_steps(uninterrupted)
+    assert tiny_training.records(path, "valid") == tiny_training.records(uninterrupted, "valid")
     assert json.loads((path / "config.json").read_text(encoding="utf-8"))["data_dir"] == DATA
 
 
 @pytest.mark.slow
-def test_it_is_evaluated_averaged_translated_exported_and_served(folder, killed, monkeypatch):
-    """All from empty disks; the data is where the run says."""
+def test_programs_read_and_write_runs_in_a_bucket(folder, killed, monkeypatch):
+    """Each program starts with an empty disk, and finds the data through the run."""
     del killed
     model = f"--model_dir={RUN}"
-    done = succeed(folder, "evaluate", "evaluate", model, "--split=valid", "--beam_size=1")
-    assert f"written: {RUN}/evaluation/valid/hypotheses.txt" in done.stdout
+    result = succeed(folder, "evaluate", "evaluate", model, "--split=valid", "--beam_size=1")
+    assert f"written: {RUN}/evaluation/valid/hypotheses.txt" in result.stdout
     averaged = succeed(folder, "average", "average_checkpoints", model, "--average_last=2")
     assert averaged.stdout.splitlines()[-1] == f"{RUN}/checkpoints/averaged_last2"
-    path = fetched(RUN, folder, monkeypatch)
+    path = fetch(RUN, folder, monkeypatch)
     scores = json.loads((path / "evaluation" / "valid" / "scores.json").read_text(encoding="utf-8"))
     assert scores["settings"]["model_dir"] == RUN
     assert checkpoints.resolve(path / "checkpoints").name == "averaged_last2"
@@ -195,23 +195,23 @@ def test_it_is_evaluated_averaged_translated_exported_and_served(folder, killed,
         assert {array.name for array in arrays} == {"weights.npz"} and len(arrays) == (1 if checkpoint else 2)
     missing = call(folder, "evaluate", "translate", model, "--checkpoint=3")
     assert missing.stderr.startswith(f"error: no checkpoint '3' in {RUN}/checkpoints; steps there: 8, 12;")
-    done = succeed(folder, "export", "export", model, f"--export_dir={EXPORT}", "--beam_size=1")
-    assert f"{EXPORT}/1: " in done.stdout
+    result = succeed(folder, "export", "export", model, f"--export_dir={EXPORT}", "--beam_size=1")
+    assert f"{EXPORT}/1: " in result.stdout
     succeed(folder, "translate_export", "translate", f"--model_dir={EXPORT}")
     succeed(folder, "translate_version", "translate", f"--model_dir={EXPORT}/1")
-    with pytest.MonkeyPatch.context() as patch:  # an export was there before, which this machine has read
+    with pytest.MonkeyPatch.context() as patch:  # as if this machine had read an export from there before
         patch.setenv("T2T_KERAS_CACHE", str(folder / "begins"))
         graph = Mirror(f"{BUCKET}/runs/second").path / "3" / "saved_model.pb"
         graph.parent.mkdir(parents=True)
         graph.touch()
-    begun = train(folder, "begins", f"{BUCKET}/runs/second", f"--init_from={RUN}@best", "--set=train.max_steps=1")
-    assert begun.returncode == 0, begun.stderr
-    assert f"began with the weights of {RUN}/checkpoints/step_" in begun.stderr
-    served(folder)
+    started = train(folder, "begins", f"{BUCKET}/runs/second", f"--init_from={RUN}@best", "--set=train.max_steps=1")
+    assert started.returncode == 0, started.stderr
+    assert f"began with the weights of {RUN}/checkpoints/step_" in started.stderr
+    check_server(folder)
 
 
-def served(folder: pathlib.Path) -> None:
-    """A server on an empty disk answers, and answers with the next version once that is published."""
+def check_server(folder: pathlib.Path) -> None:
+    """Starts a server on an empty disk, which serves the export and then its next version."""
     flags = [f"--export_dir={EXPORT}", "--rest_port=0", "--grpc_port=0", "--poll_seconds=0.2"]
     environment = {**os.environ, "T2T_KERAS_CACHE": str(folder / "serve")}
     with programs.Program(
@@ -238,20 +238,22 @@ def get(url: str, data: bytes | None = None) -> str:
         return error.reason
 
 
-def test_what_cannot_be_is_one_line(folder, prepared, monkeypatch):
+def test_errors(folder, prepared, monkeypatch):
     nothing = "the bucket is missing, or it contains no complete run, prepared data or export there\n"
     for place in (f"{BUCKET}/none", "s3://none/run"):
-        done = call(folder, "none", "translate", f"--model_dir={place}")
-        assert (done.returncode, done.stderr) == (1, f"error: {place}: {nothing}")
-    done = train(folder, "none", "s3://none/run")
-    assert done.returncode == 1 and re.fullmatch("error: s3://none/run: no such bucket or folder: .+\n", done.stderr)
+        result = call(folder, "none", "translate", f"--model_dir={place}")
+        assert (result.returncode, result.stderr) == (1, f"error: {place}: {nothing}")
+    result = train(folder, "none", "s3://none/run")
+    assert result.returncode == 1 and re.fullmatch(
+        "error: s3://none/run: no such bucket or folder: .+\n", result.stderr
+    )
     with access_denied():
-        done = train(folder, "none", f"{BUCKET}/denied")
-    assert done.returncode == 1 and re.fullmatch(f"error: {DATA}: access denied: .+\n", done.stderr)
-    done = train(folder, "none", RUN, AWS_ENDPOINT_URL="http://127.0.0.1:9")  # where nobody listens
-    assert done.returncode == 69 and re.fullmatch(f"error: {DATA}: EndpointConnectionError: .+\n", done.stderr)
-    done = call(folder, "none", "translate", f"--model_dir={RUN}", f"--output={BUCKET}/out.txt")
-    assert done.returncode == 1 and done.stderr.startswith(
+        result = train(folder, "none", f"{BUCKET}/denied")
+    assert result.returncode == 1 and re.fullmatch(f"error: {DATA}: access denied: .+\n", result.stderr)
+    result = train(folder, "none", RUN, AWS_ENDPOINT_URL="http://127.0.0.1:9")  # no server listens there
+    assert result.returncode == 69 and re.fullmatch(f"error: {DATA}: EndpointConnectionError: .+\n", result.stderr)
+    result = call(folder, "none", "translate", f"--model_dir={RUN}", f"--output={BUCKET}/out.txt")
+    assert result.returncode == 1 and result.stderr.startswith(
         f"error: --output={BUCKET}/out.txt is not a path of this machine"
     )
-    assert remote.LEASE_SECONDS > 60  # what the killed ones changed was their own
+    assert remote.LEASE_SECONDS > 60  # the killed processes changed only their own copy

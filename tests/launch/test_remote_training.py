@@ -1,4 +1,4 @@
-"""Runs in object storage that several workers train, each with folders of its own."""
+"""Runs in object storage that several workers train, each with separate folders."""
 
 import contextlib
 import shutil
@@ -28,15 +28,15 @@ NEWEST = {
 OTHERS = {"checkpoints/averaged_last2/weights.npz": "a", "metrics.jsonl": "m"}
 
 
-class Meeting:
-    """Where workers that are threads add up their numbers."""
+class Sum:
+    """Adds up the numbers of workers that are threads."""
 
     def __init__(self, count: int) -> None:
         self.count, self._barrier = count, threading.Barrier(count, timeout=600)
         self._values: dict[int, np.ndarray] = {}
 
     def abort(self) -> None:
-        """Leaves nobody waiting for a worker that failed."""
+        """Releases the workers that wait for a failed worker."""
         self._barrier.abort()
 
     def sum(self, index: int, values: np.ndarray) -> np.ndarray:
@@ -48,18 +48,18 @@ class Meeting:
 
 
 class ThreadWorkers(Workers):
-    """A worker that is a thread."""
+    """A worker that runs in a thread."""
 
-    def __init__(self, index: int, meeting: Meeting) -> None:
-        self.count, self.index, self.is_chief, self._meeting = meeting.count, index, index == 0, meeting
+    def __init__(self, index: int, shared_sum: Sum) -> None:
+        self.count, self.index, self.is_chief, self._sum = shared_sum.count, index, index == 0, shared_sum
 
     def sum(self, values: Sequence[int] | np.ndarray) -> np.ndarray:
-        return self._meeting.sum(self.index, np.asarray(values, np.int64))
+        return self._sum.sum(self.index, np.asarray(values, np.int64))
 
 
 @pytest.fixture
 def url(tmp_path, monkeypatch):
-    """The URL of a run in a store; a folder, since fsspec's memory is none for threads."""
+    """The URL of a run in a folder; the in-memory store of fsspec does not support threads."""
     monkeypatch.setenv("T2T_KERAS_CACHE", str(tmp_path))
     monkeypatch.setattr(remote, "_MIRRORS", {})
     mirror = Mirror(f"file://{tmp_path}/store/run")
@@ -79,19 +79,19 @@ def contents(mirror: Mirror) -> dict[str, str]:
     return {name: path.read_text(encoding="utf-8") for name, path in remote.files_of(mirror.path)}
 
 
-def published(url: str) -> dict[str, str]:
+def fetch_published(url: str) -> dict[str, str]:
     mirror = Mirror(url)
     mirror.fetch()
     return contents(mirror)
 
 
-def together(url: str, train: Callable[[Mirror, Workers], None], mirrors: Sequence[Mirror] = ()) -> list[Any]:
-    """The errors that two workers ended with, or what they had fetched before they trained."""
+def train_in_threads(url: str, train: Callable[[Mirror, Workers], None], mirrors: Sequence[Mirror] = ()) -> list[Any]:
+    """Trains with two workers; returns their errors, or the files that they fetched before training."""
     ends: list[Any] = [None, None]
-    meeting, mirrors = Meeting(2), mirrors or [Mirror(url), Mirror(url)]
+    shared_sum, mirrors = Sum(2), mirrors or [Mirror(url), Mirror(url)]
 
     def work(index: int) -> None:
-        workers = ThreadWorkers(index, meeting)
+        workers = ThreadWorkers(index, shared_sum)
         try:
             with remote_training.held(mirrors[index].path, workers):
                 ends[index] = contents(mirrors[index])
@@ -99,7 +99,7 @@ def together(url: str, train: Callable[[Mirror, Workers], None], mirrors: Sequen
         except Exception as error:
             ends[index] = error
             if not isinstance(error, InputError | WorkerLostError):
-                meeting.abort()
+                shared_sum.abort()
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
     for thread in threads:
@@ -118,22 +118,22 @@ def lease(url: str) -> dict[str, Any] | None:
 
 
 def add_step(mirror: Mirror, workers: Workers) -> None:
-    """Each worker writes a checkpoint, as only the chief of a training does."""
+    """Writes a checkpoint on each worker, although only the chief publishes."""
     write(mirror, {"checkpoints/step_00000012/state.json": f"of worker {workers.index}"})
 
 
-def test_each_worker_fetches_what_it_needs_and_the_chief_publishes(url):
+def test_workers_fetch_the_files_that_they_need(url):
     old = {name: text for name, text in OLDER.items() if not name.endswith(".npz")}
     all_but_arrays = {**SETTINGS, **old, **NEWEST, "metrics.jsonl": "m"}
-    assert together(url, add_step) == [all_but_arrays, {**SETTINGS, **NEWEST}]
+    assert train_in_threads(url, add_step) == [all_but_arrays, {**SETTINGS, **NEWEST}]
     new = {"checkpoints/step_00000012/state.json": "of worker 0"}
-    assert published(url) == {**SETTINGS, **OLDER, **NEWEST, **OTHERS, **new} and lease(url) is None
+    assert fetch_published(url) == {**SETTINGS, **OLDER, **NEWEST, **OTHERS, **new} and lease(url) is None
 
 
-def test_all_begin_from_the_state_that_the_chief_names(url, monkeypatch):
-    """Whatever the second one had on its disk, and though others publish before it fetches."""
+def test_workers_start_from_the_state_of_the_chief(url, monkeypatch):
+    """The disk of the second worker may be stale, and other processes may publish before it fetches."""
     stale = [Mirror(url), Mirror(url)]
-    for mirror in stale:  # a checkpoint that was never published, and one that is not what was published
+    for mirror in stale:  # with an unpublished checkpoint, and with one that differs from the published one
         write(mirror, {"checkpoints/step_00000016/weights.npz": "lost", "checkpoints/step_00000008/weights.npz": "old"})
     fetch, is_done = Mirror.fetch, threading.Event()
 
@@ -147,29 +147,29 @@ def test_all_begin_from_the_state_that_the_chief_names(url, monkeypatch):
         fetch(mirror, choose, number)
 
     monkeypatch.setattr(Mirror, "fetch", fetch_late)
-    first, second = together(url, lambda mirror, workers: None, stale)
+    first, second = train_in_threads(url, lambda mirror, workers: None, stale)
     assert is_done.is_set() and second == {**SETTINGS, **NEWEST}
     assert {name: text for name, text in first.items() if name in second} == second
     assert "checkpoints/step_00000016/weights.npz" not in first
 
 
-def test_where_the_chief_may_not_publish_all_end_with_its_line(url, monkeypatch):
-    before = published(url)
+def test_errors_of_the_chief_end_all_workers(url, monkeypatch):
+    before = fetch_published(url)
 
     def refuse(*_: Any) -> None:
         raise InputError(f"{url}: access denied: PutObject")
 
-    said = ["InputError: " + text + f"{url}: access denied: PutObject" for text in ("", "worker 0 failed: ")]
+    messages = ["InputError: " + text + f"{url}: access denied: PutObject" for text in ("", "worker 0 failed: ")]
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "create", refuse)  # from the beginning
-        assert lines(together(url, add_step)) == said
+        patch.setattr(Store, "create", refuse)  # at the start
+        assert lines(train_in_threads(url, add_step)) == messages
     with monkeypatch.context() as patch:
         patch.setattr(Store, "put", refuse)  # at the end
-        assert lines(together(url, add_step)) == said
-    assert published(url) == before and lease(url) is None
+        assert lines(train_in_threads(url, add_step)) == messages
+    assert fetch_published(url) == before and lease(url) is None
 
 
-def test_what_one_worker_cannot_fetch_ends_all(url, monkeypatch):
+def test_errors_of_a_worker_end_all_workers(url, monkeypatch):
     get, mirrors = Store.get, [Mirror(url), Mirror(url)]
 
     def no_room(store: Store, name: str, path: Path) -> bool:
@@ -178,49 +178,52 @@ def test_what_one_worker_cannot_fetch_ends_all(url, monkeypatch):
         return get(store, name, path)
 
     monkeypatch.setattr(Store, "get", no_room)
-    first, second = together(url, add_step, mirrors)
+    first, second = train_in_threads(url, add_step, mirrors)
     assert str(second).startswith(f"{url}: no space left in ")
     assert str(first) == f"worker 1 failed: {remote.with_urls(str(second))}"
     assert lease(url) is None
 
 
-def test_a_lost_worker_leaves_what_was_saved_and_no_lease(url):
-    """So that the next start need not wait until the lease ends."""
+def test_lost_workers_leave_checkpoints_and_no_lease(url):
+    """The next start does not have to wait until the lease expires."""
 
     def lose(mirror: Mirror, workers: Workers) -> None:
         add_step(mirror, workers)
         raise WorkerLostError(f"worker {workers.index} stops")
 
-    assert lines(together(url, lose)) == ["WorkerLostError: worker 0 stops", "WorkerLostError: worker 1 stops"]
-    assert published(url)["checkpoints/step_00000012/state.json"] == "of worker 0" and lease(url) is None
+    assert lines(train_in_threads(url, lose)) == ["WorkerLostError: worker 0 stops", "WorkerLostError: worker 1 stops"]
+    assert fetch_published(url)["checkpoints/step_00000012/state.json"] == "of worker 0" and lease(url) is None
 
 
-def test_weights_that_were_withdrawn_are_published_as_gone(url):
+def test_deleted_checkpoints_are_deleted_in_the_store(url):
     def withdraw(mirror: Mirror, workers: Workers) -> None:
         for name in NEWEST:
             (mirror.path / name).unlink()
         (mirror.path / "checkpoints" / "step_00000008").rmdir()
         raise InputError("diverged")
 
-    assert lines(together(url, withdraw)) == ["InputError: diverged"] * 2
-    assert published(url) == {**SETTINGS, **OLDER, **OTHERS}
+    assert lines(train_in_threads(url, withdraw)) == ["InputError: diverged"] * 2
+    assert fetch_published(url) == {**SETTINGS, **OLDER, **OTHERS}
 
 
-def test_an_export_cannot_be_trained(url, tmp_path):
+def test_exports_cannot_be_trained(url, tmp_path):
     (tmp_path / "store" / "run" / "1").mkdir()
     (tmp_path / "store" / "run" / "1" / "saved_model.pb").write_bytes(b"graph")
-    said = f"{url} holds an exported model, which cannot be trained; use a different --model_dir"
-    assert lines(together(url, add_step)) == [f"InputError: {said}", f"InputError: worker 0 failed: {said}"]
+    message = f"{url} holds an exported model, which cannot be trained; use a different --model_dir"
+    assert lines(train_in_threads(url, add_step)) == [
+        f"InputError: {message}",
+        f"InputError: worker 0 failed: {message}",
+    ]
 
 
 STEPS = 12
 SIZES = {"max_steps": STEPS, "checkpoint_steps": 4, "validation_steps": 8, "keep_checkpoints": 2}
-MODEL = {"dropout_rate": 0.0}  # replicas draw differently
+MODEL = {"dropout_rate": 0.0}  # replicas use different random numbers
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """Data on this disk and in a bucket of a server."""
+    """Data on the local disk and in a bucket."""
     folder = tmp_path_factory.mktemp("workers")
     data = tiny_training.make_data(folder)
     with s3_server():
@@ -230,8 +233,8 @@ def prepared(tmp_path_factory):
         yield data
 
 
-def fetched(folder: Path, url: str) -> Path:
-    """What is published, on a disk of its own."""
+def fetch_run(folder: Path, url: str) -> Path:
+    """Fetches the published files to a separate disk."""
     with mirror_on(folder / "reader", url) as mirror:
         mirror.fetch()
     return mirror.path
@@ -245,49 +248,56 @@ def mirror_on(disk: Path, url: str) -> Iterator[Mirror]:
 
 
 def train_together(
-    folder: Path, model_dir: str | Path, data: Any, data_dir: str = f"{BUCKET}/data", **of_one: dict[str, str]
+    folder: Path,
+    model_dir: str | Path,
+    data: Any,
+    data_dir: str = f"{BUCKET}/data",
+    **environments_by_worker: dict[str, str],
 ) -> tuple[list[int], list[str]]:
-    """How two workers end, each on an empty disk, and what they write; `worker_0` and `worker_1` have environments."""
+    """Trains with two workers on empty disks and with given environments; returns exit statuses and logs."""
     flags = tiny_training.launch_flags(model_dir, data, model=MODEL, **SIZES)
     flags += [f"--data_dir={data_dir}", f"--extension={Path(__file__).with_name('killing.py')}"]
     environments = worker_processes.tf_config(2)
     for index, environment in enumerate(environments):
-        environment |= {"T2T_KERAS_CACHE": str(folder / f"disk_{index}"), **of_one.get(f"worker_{index}", {})}
+        environment |= {
+            "T2T_KERAS_CACHE": str(folder / f"disk_{index}"),
+            **environments_by_worker.get(f"worker_{index}", {}),
+        }
     quickly = (str(worker_processes.HERE / "launch_quickly.py"),)
     with worker_processes.running([flags] * 2, folder, environments, program=quickly) as workers:
         return workers.end(), [workers.output(index) for index in range(2)]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory, prepared):
-    """A run of two workers that share no disk."""
+def uninterrupted(tmp_path_factory, prepared):
+    """A run of two workers without a shared disk."""
     folder, url = tmp_path_factory.mktemp("undisturbed"), f"{BUCKET}/undisturbed"
     statuses, outputs = train_together(folder, url, prepared)
     assert statuses == [0, 0], outputs
-    return fetched(folder, url)
+    return fetch_run(folder, url)
 
 
 @pytest.mark.integration
-def test_two_workers_that_share_no_disk_equal_one_process(tmp_path, prepared, undisturbed):
+def test_two_workers_without_a_shared_disk_equal_one_process(tmp_path, prepared, uninterrupted):
     assert tiny_training.train(tmp_path / "alone", prepared, model=MODEL, **SIZES).step == STEPS
-    tiny_training.assert_same_numbers(undisturbed, tmp_path / "alone")
-    assert tiny_training.saved_steps(undisturbed) == tiny_training.saved_steps(tmp_path / "alone")
+    tiny_training.assert_same_numbers(uninterrupted, tmp_path / "alone")
+    assert tiny_training.saved_steps(uninterrupted) == tiny_training.saved_steps(tmp_path / "alone")
 
 
 @pytest.mark.integration
 @pytest.mark.slow
-def test_killed_workers_go_on_on_empty_disks_as_if_nothing_had_been(tmp_path, prepared, undisturbed):
-    """First the second worker, then the chief in an upload."""
+def test_killed_workers_resume_on_empty_disks(tmp_path, prepared, uninterrupted):
+    """The second worker is killed first, then the chief during an upload."""
     url = f"{BUCKET}/killed"
     statuses, outputs = train_together(tmp_path / "first", url, prepared, worker_1={"CALLS": "9"})
     assert statuses == [75, 9], outputs
-    assert tiny_training.saved_steps(fetched(tmp_path / "first", url)) == [4]
+    assert tiny_training.saved_steps(fetch_run(tmp_path / "first", url)) == [4]
     statuses, outputs = train_together(tmp_path / "second", url, prepared, worker_0={"UPLOADS": "7"})
-    assert statuses == [9, 75] and "lease" not in outputs[0] + outputs[1], outputs  # it was given back
+    assert statuses == [9, 75] and "lease" not in outputs[0] + outputs[1], outputs  # the lease was released
     statuses, outputs = train_together(tmp_path / "third", url, prepared)
     assert statuses == [0, 0], outputs
     assert "its lease is taken over" in outputs[0] and "lease" not in outputs[1]
-    killed = fetched(tmp_path / "third", url)
-    tiny_training.assert_same_end(killed, undisturbed, STEPS)
-    assert tiny_training.records(killed, "valid") == tiny_training.records(undisturbed, "valid")
-    assert tiny_training.saved_steps(killed) == tiny_training.saved_steps(undisturbed)
+    killed = fetch_run(tmp_path / "third", url)
+    tiny_training.assert_same_end(killed, uninterrupted, STEPS)
+    assert tiny_training.records(killed, "valid") == tiny_training.records(uninterrupted, "valid")
+    assert tiny_training.saved_steps(killed) == tiny_training.saved_steps(uninterrupted)

@@ -1,11 +1,9 @@
-"""The program that scores translations."""
-
 import json
 
 import pytest
 
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
@@ -41,11 +39,11 @@ def results(folder):
         "into_a_folder": [*good, f"--output={folder / 'run'}"],
         "no_run": [f"--model_dir={folder / 'other'}", *good[1:]],
     }
-    done = run_cases("launch.score", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, done, strict=True))
+    outcomes = run_cases("launch.score", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, outcomes, strict=True))
 
 
-def test_a_line_of_numbers_a_pair(results):
+def test_one_line_of_numbers_per_pair(results):
     status, out, _ = results["plain"]
     assert status == 0
     rows = [line.split("\t") for line in out.splitlines()]
@@ -55,7 +53,7 @@ def test_a_line_of_numbers_a_pair(results):
         assert float(log_prob) < float(score) < 0
 
 
-def test_json_has_every_token(results, folder):
+def test_json_contains_token_scores(results, folder):
     assert results["json"][:2] == (0, "")
     lines = (folder / "scores.jsonl").read_text(encoding="utf-8").splitlines()
     for line, plain in zip(map(json.loads, lines), results["plain"][1].splitlines(), strict=True):
@@ -64,7 +62,7 @@ def test_json_has_every_token(results, folder):
         assert line["pieces"][-1] == "</s>"
 
 
-def test_settings_of_scores_and_the_other_name_of_the_translation(results):
+def test_score_settings_and_equivalent_inputs(results):
     assert results["reference"] == results["both_sides"] == results["plain"]
     for line in results["without_penalty"][1].splitlines():
         score, log_prob, _ = line.split("\t")
@@ -83,5 +81,5 @@ def test_settings_of_scores_and_the_other_name_of_the_translation(results):
         ("label", ["line 1: 'good' is not a label"]),
     ],
 )
-def test_bad_input_is_one_line(results, name, words):
-    assert_refused(results[name], *words)
+def test_errors(results, name, words):
+    assert_error(results[name], *words)

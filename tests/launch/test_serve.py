@@ -1,4 +1,4 @@
-"""The program: what it says, how it stops, and that it finishes what is in flight."""
+"""Tests of launch.serve: messages, signals, and finishing running requests."""
 
 import concurrent.futures
 import json
@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests import programs
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -30,7 +30,7 @@ def export_dir(tmp_path_factory):
 
 
 class Program:
-    """The program in a process of its own."""
+    """The program in a separate process."""
 
     def __init__(self, *arguments, stdout=subprocess.PIPE, preexec_fn=None):
         self.process = programs.Program(
@@ -66,14 +66,14 @@ class Program:
         wait_until(lambda: self.metric(name) == value)
 
 
-def started(*arguments):
+def start(*arguments):
     program = Program(*arguments)
     program.wait_until_started()
     return program
 
 
-def never_loaded(export_dir, path):
-    """A version whose warm-up waits at a gate, as long as a test takes."""
+def save_endless_warm_up(export_dir, path):
+    """Writes a version whose warm-up waits at a gate for the rest of the test."""
     from tensorflow_serving.apis import model_pb2, predict_pb2, prediction_log_pb2
 
     from tests.serving import toy
@@ -96,8 +96,8 @@ def wait_for_line(program, words):
     raise AssertionError(f"ended without {words!r}")
 
 
-def test_sigterm_ends_it_while_the_first_version_is_loaded(export_dir, tmp_path):
-    never_loaded(export_dir, tmp_path / "1")
+def test_sigterm_while_the_first_version_loads(export_dir, tmp_path):
+    save_endless_warm_up(export_dir, tmp_path / "1")
     with Program(f"--export_dir={tmp_path}", "--name=toy") as program:
         wait_for_line(program, "loading version 1 of toy")
         time.sleep(1)
@@ -107,10 +107,10 @@ def test_sigterm_ends_it_while_the_first_version_is_loaded(export_dir, tmp_path)
         assert "Traceback" not in err
 
 
-def test_sigterm_ends_it_while_another_version_is_loaded(export_dir, tmp_path):
+def test_sigterm_while_a_new_version_loads(export_dir, tmp_path):
     shutil.copytree(export_dir / "5", tmp_path / "5")
-    with started(f"--export_dir={tmp_path}", "--name=toy", "--poll_seconds=0.05") as program:
-        never_loaded(export_dir, tmp_path / "6")
+    with start(f"--export_dir={tmp_path}", "--name=toy", "--poll_seconds=0.05") as program:
+        save_endless_warm_up(export_dir, tmp_path / "6")
         wait_for_line(program, "loading version 6 of toy")
         assert program.predict("single", "a").json() == {"outputs": [5]}
         program.process.send_signal(signal.SIGTERM)
@@ -119,10 +119,10 @@ def test_sigterm_ends_it_while_another_version_is_loaded(export_dir, tmp_path):
         assert "Traceback" not in err
 
 
-def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
+def test_sigterm_under_load_finishes_running_requests(export_dir, tmp_path):
     gate = tmp_path / "open"
     arguments = [f"--export_dir={export_dir}", "--num_streams=1", "--max_batch_size=2"]
-    with started(*arguments) as program, concurrent.futures.ThreadPoolExecutor(12) as pool:
+    with start(*arguments) as program, concurrent.futures.ThreadPoolExecutor(12) as pool:
         assert "serving toy (version 5)" in program.line
         running = pool.submit(program.predict, "gate", str(gate))
         program.wait_until("t2t_serving_batch_sentences_count", 1)
@@ -130,7 +130,7 @@ def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
         program.wait_until("t2t_serving_queue_sentences", 10)
         program.process.send_signal(signal.SIGTERM)
         end = time.monotonic() + 300
-        while True:  # until it takes no more
+        while True:  # until the server refuses connections
             assert time.monotonic() < end
             try:
                 httpx.get(f"{program.rest}/v1/models/toy", timeout=5)
@@ -140,34 +140,34 @@ def test_sigterm_under_load_answers_what_is_in_flight(export_dir, tmp_path):
         assert program.process.poll() is None
         gate.write_text("")
         assert running.result(300).status_code == 200
-        answers = [future.result(300) for future in waiting]
-        assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {"outputs": [5]})] * 10
+        responses = [future.result(300) for future in waiting]
+        assert [(response.status_code, response.json()) for response in responses] == [(200, {"outputs": [5]})] * 10
         out, err = program.process.communicate(timeout=300)
         assert (program.process.returncode, out) == (0, "stopped\n")
         assert "Traceback" not in err
 
 
-def test_a_request_without_end_does_not_keep_it_from_stopping(export_dir, tmp_path):
+def test_endless_requests_do_not_block_stopping(export_dir, tmp_path):
     arguments = [f"--export_dir={export_dir}", "--grace_seconds=1"]
-    with started(*arguments) as program, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        cut_off = pool.submit(program.predict, "gate", str(tmp_path / "never"))
+    with start(*arguments) as program, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        unfinished = pool.submit(program.predict, "gate", str(tmp_path / "never"))
         program.wait_until("t2t_serving_batch_sentences_count", 1)
         program.process.send_signal(signal.SIGINT)
         out, _ = program.process.communicate(timeout=300)
         assert (program.process.returncode, out) == (0, "stopped; some requests were not answered within 1 s\n")
-        answer = cut_off.result(300)
-        assert (answer.status_code, answer.json()) == (503, {"error": "the server is stopping"})
+        response = unfinished.result(300)
+        assert (response.status_code, response.json()) == (503, {"error": "the server is stopping"})
 
 
-def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_path):
+def test_server_waits_for_a_loadable_version(export_dir, tmp_path):
     empty = tmp_path / "other"
     (empty / "1").mkdir(parents=True)
-    with started(f"--export_dir={empty}", "--name=toy", "--poll_seconds=0.05") as program:
+    with start(f"--export_dir={empty}", "--name=toy", "--poll_seconds=0.05") as program:
         assert "serving toy (no version yet, waiting for one)" in program.line
         assert program.predict("single", "a").status_code == 404
-        answer = httpx.get(f"{program.rest}/v1/models/toy")
-        assert answer.status_code == 503  # probes must not send it requests yet
-        (status,) = answer.json()["model_version_status"]
+        response = httpx.get(f"{program.rest}/v1/models/toy")
+        assert response.status_code == 503  # readiness probes must fail
+        (status,) = response.json()["model_version_status"]
         assert status["state"] == "END" and "saved_model.pb" in status["status"]["error_message"]
         os.symlink(export_dir / "5", empty / "5")
         program.wait_until("t2t_serving_version", 5)
@@ -179,9 +179,9 @@ def test_waits_for_a_version_and_tells_of_what_cannot_be_loaded(export_dir, tmp_
         assert "version 1 of toy cannot be loaded" in err and "serving version 5 of toy" in err
 
 
-def test_each_line_of_its_log_can_be_json(tmp_path):
+def test_json_log(tmp_path):
     (tmp_path / "other" / "1").mkdir(parents=True)
-    with started(f"--export_dir={tmp_path}/other", "--log_format=json") as program:
+    with start(f"--export_dir={tmp_path}/other", "--log_format=json") as program:
         assert httpx.get(f"{program.rest}/nowhere").status_code == 404
         program.process.send_signal(signal.SIGTERM)
         out, err = program.process.communicate(timeout=300)
@@ -198,6 +198,7 @@ def refusals(export_dir, tmp_path_factory):
     fitted = tmp_path_factory.mktemp("fitted")
     (fitted / "serving").mkdir()
     os.symlink(export_dir, fitted / "serving" / "mine")
+    os.symlink(export_dir / "5", fitted / "bare")
     export = f"--export_dir={export_dir}"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -207,6 +208,7 @@ def refusals(export_dir, tmp_path_factory):
             "version": [f"{export}/5"],
             "above": [f"--export_dir={export_dir.parent}"],
             "fitted": [f"--export_dir={fitted}"],
+            "bare": [f"--export_dir={fitted}/bare"],
             "file": [f"--export_dir={__file__}"],
             "batch": [export, "--max_batch_size=0"],
             "queue": [export, "--max_queue_bytes=0"],
@@ -227,8 +229,8 @@ def refusals(export_dir, tmp_path_factory):
             "grpc_taken": [export, "--rest_port=0", f"--grpc_port={port}"],
             "host": [export, "--host=256.1.1.1", "--rest_port=0", "--grpc_port=0"],
         }
-        done = run_cases("launch.serve", [(arguments, b"") for arguments in cases.values()])
-    return dict(zip(cases, done, strict=True))
+        outcomes = run_cases("launch.serve", [(arguments, b"") for arguments in cases.values()])
+    return dict(zip(cases, outcomes, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -240,6 +242,7 @@ def refusals(export_dir, tmp_path_factory):
         ("version", ["/toy/5 contains no numbered versions; give --export_dir=", "/toy\n"]),
         ("above", ["contains no numbered versions; give --export_dir=", "/toy\n"]),
         ("fitted", ["contains no numbered versions; give --export_dir=", "/serving/mine\n"]),
+        ("bare", ["/bare is a single SavedModel; move its files to /", "/bare/1\n"]),
         ("batch", ["--max_batch_size must be a whole number of at least 1, got 0"]),
         ("queue", ["--max_queue_bytes must be a whole number of at least 1, got 0"]),
         ("seconds", ["request_seconds", "0"]),
@@ -260,5 +263,5 @@ def refusals(export_dir, tmp_path_factory):
         ("host", ["cannot listen at 256.1.1.1:0"]),
     ],
 )
-def test_bad_settings_are_one_line(refusals, name, words):
-    assert_refused(refusals[name], *words)
+def test_errors(refusals, name, words):
+    assert_error(refusals[name], *words)

@@ -1,4 +1,4 @@
-"""The program and what it performs: stopped, taken up, reused, refused, divided, printed."""
+"""Tests of launch.study: stopping, resuming, reusing, errors, shards and tables."""
 
 import dataclasses
 import importlib
@@ -27,7 +27,7 @@ from t2t_keras.studies.study import Study
 from t2t_keras.studies.study_settings import StudySettings, read_settings
 from t2t_keras.tasks import translation_scores
 from tests import programs
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.studies.performed_study import InProcess, PerformedStudy, check_costs, config_of, record
 from tests.training import tiny_training
 
@@ -37,12 +37,12 @@ ROOT = pathlib.Path(__file__).parents[2]
 EXTENSION = f"--extension={ROOT / 'tests/studies/toy_table.py'}"
 PATIENCE = 600  # seconds that a busy machine may take
 TRAININGS = ["base/seed_1", "base/seed_2", "heads/seed_1", "fails/seed_1"]
-MANY_STEPS = 3000  # more than are made before a signal arrives
+MANY_STEPS = 3000  # more than training reaches before the signal
 
 
 @pytest.fixture(scope="module", autouse=True)
 def toy_table():
-    """Known as long as these tests run."""
+    """Registers the table while these tests run."""
     path = [*sys.path, str(ROOT / "tests" / "studies")]
     with mock.patch.dict(paper_tables.TABLES), mock.patch.object(sys, "path", path):
         yield importlib.import_module("toy_table")
@@ -50,7 +50,6 @@ def toy_table():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory) -> PreparedData:
-    """Prepared data with a test set."""
     folder = tmp_path_factory.mktemp("data_of_studies")
     texts = tiny_training.sentences(120)
     paths = {}
@@ -63,8 +62,8 @@ def data(tmp_path_factory) -> PreparedData:
 
 
 @dataclasses.dataclass
-class Stopped:
-    """A study that got SIGTERM while it trained: its folder, how it ended, and the step that it saved."""
+class StoppedStudy:
+    """A study that received SIGTERM during training: its folder, exit status, error, and saved step."""
 
     study_dir: pathlib.Path
     status: int
@@ -73,7 +72,7 @@ class Stopped:
 
 
 @pytest.fixture(scope="module")
-def stopped(data, tmp_path_factory) -> Stopped:
+def stopped(data, tmp_path_factory) -> StoppedStudy:
     study_dir = tmp_path_factory.mktemp("studies") / "study"
     flags = [EXTENSION, "--table=toy", f"--data_dir={data.directory}", f"--study_dir={study_dir}", "--only=base"]
     command = ["-m", "launch.study", *flags, f"--set=train.max_steps={MANY_STEPS}"]
@@ -85,39 +84,39 @@ def stopped(data, tmp_path_factory) -> Stopped:
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         error = process.communicate(timeout=PATIENCE)[1]
-    return Stopped(study_dir, process.returncode, error, checkpoints.steps(run / "checkpoints")[-1])
+    return StoppedStudy(study_dir, process.returncode, error, checkpoints.steps(run / "checkpoints")[-1])
 
 
 @pytest.fixture(scope="module")
 def max_steps(stopped) -> int:
-    """Updates of a row: some more than before the signal, the last of them without a line of metrics."""
+    """Updates of a row: more than before the signal, and the last of them without a line of metrics."""
     return stopped.step + 1 + -stopped.step % 4
 
 
 @pytest.fixture(scope="module")
-def taken_up(stopped, max_steps) -> subprocess.CompletedProcess:
-    """The same study again, known by its folder, with its first training alone."""
+def resumed(stopped, max_steps) -> subprocess.CompletedProcess:
+    """Resumes the study from its folder, with only its first training run."""
     flags = [EXTENSION, f"--study_dir={stopped.study_dir}", "--shard=1/4", "--only=base"]
     command = ["-m", "launch.study", *flags, f"--set=train.max_steps={max_steps}"]
     return programs.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
 
 
-def test_a_signal_saves_and_is_the_exit_status(stopped):
+def test_signals_save_a_checkpoint_and_set_the_exit_status(stopped):
     assert stopped.status == 128 + signal.SIGTERM
     assert stopped.error.splitlines()[-1] == "base/seed_1: stopped; run the same command to resume"
     assert "Traceback" not in stopped.error and 0 < stopped.step < MANY_STEPS
 
 
-def test_the_same_command_goes_on(stopped, taken_up, max_steps):
-    assert taken_up.returncode == 0, taken_up.stderr
-    assert taken_up.stderr.splitlines()[-1] == "base/seed_1: finished"
+def test_the_same_command_resumes(stopped, resumed, max_steps):
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stderr.splitlines()[-1] == "base/seed_1: finished"
     assert checkpoints.steps(stopped.study_dir / "base/seed_1/checkpoints")[-1] == max_steps
-    assert taken_up.stdout.startswith("A toy.\n\n| row ") and "| seed_2: missing |" in taken_up.stdout
+    assert resumed.stdout.startswith("A toy.\n\n| row ") and "| seed_2: missing |" in resumed.stdout
 
 
 @pytest.fixture(scope="module")
-def settings(taken_up, stopped) -> StudySettings:
-    del taken_up
+def settings(resumed, stopped) -> StudySettings:
+    del resumed
     return read_settings(stopped.study_dir, {})
 
 
@@ -128,24 +127,24 @@ def study(settings, stopped) -> Study:
 
 @pytest.fixture(scope="module")
 def performed(study) -> list[PerformedStudy]:
-    """The rest of the study, here: an evaluation dies; with the rows that depend on it; once more."""
+    """The other jobs of the study: an evaluation is killed; then with the rows that depend on it; then again."""
     rows = ["fails", "base", "base_ensemble"]
     first = PerformedStudy(study, ("evaluate", "base/seed_2"), rows=["base"])
     return [first, PerformedStudy(study, rows=rows), PerformedStudy(study, rows=rows)]
 
 
-def test_what_is_finished_is_reused(performed):
+def test_finished_jobs_are_reused(performed):
     assert performed[0].calls == [("train", "base/seed_2"), ("evaluate", "base/seed_2")]
     assert performed[2].calls == [("train", "fails/seed_1")]
 
 
-def test_a_process_that_dies_fails_its_row_and_is_taken_up_again(performed):
+def test_killed_processes_fail_their_row_and_are_resumed(performed):
     first, second, _ = performed
     assert first.performed.failed == ("base/seed_2",) and "the process ended with -9" in first.said[-1]
     assert second.calls[:2] == [("train", "base/seed_2"), ("evaluate", "base/seed_2")]
 
 
-def test_a_row_that_fails_is_reported_and_the_others_go_on(performed):
+def test_failed_rows_do_not_stop_other_rows(performed):
     second = performed[1]
     assert second.performed == (("fails/seed_1",), (), (), 0)
     assert second.said[-1].startswith("fails/seed_1: failed: pair 0 ")
@@ -153,8 +152,8 @@ def test_a_row_that_fails_is_reported_and_the_others_go_on(performed):
     assert second.said[:-1] == [f"{job}: {what}" for job in jobs for what in ("begins", "finished")][:-1]
 
 
-def test_a_record_says_what_was_trained(study, performed, data, max_steps):
-    """Counted again from the metrics and the last checkpoint."""
+def test_records_of_training(study, performed, data, max_steps):
+    """Compares with the metrics and the last checkpoint."""
     del performed
     for seed in (1, 2):
         name = f"base/seed_{seed}"
@@ -170,8 +169,8 @@ def test_a_record_says_what_was_trained(study, performed, data, max_steps):
         check_costs(study, results, config, data)
 
 
-def test_a_record_says_how_good_a_row_is(study, performed, data):
-    """Translated and scored again."""
+def test_records_of_evaluation(study, performed, data):
+    """Compares with a new translation and its scores."""
     del performed
     name = "base/seed_2"
     folder, results, config = study.study_dir / name, record(study, name), config_of(study, name)
@@ -191,34 +190,34 @@ def test_a_record_says_how_good_a_row_is(study, performed, data):
     assert results["output_tokens_per_second"] > 0 and f"Keras {keras.__version__}" in results["versions"]
 
 
-def test_an_ensemble_is_of_all_seeds_and_costs_what_they_cost(study, performed, data):
+def test_ensembles_combine_all_seeds(study, performed, data):
     del performed
-    both, results = [record(study, f"base/seed_{seed}") for seed in (1, 2)], record(study, "base/ensemble")
+    members_results, results = [record(study, f"base/seed_{seed}") for seed in (1, 2)], record(study, "base/ensemble")
     for name in ("parameters", "hours", "flops_by_count", "flops_by_time"):
-        assert results[name] == pytest.approx(sum(member[name] for member in both))
+        assert results[name] == pytest.approx(sum(member[name] for member in members_results))
     members = [(study.study_dir / f"base/seed_{seed}", "averaged_last10") for seed in (1, 2)]
     translator = Translator.load_ensemble(members, settings=config_of(study, "base/seed_1").decode)
     sources, _ = data.text("test")
-    written = (study.study_dir / "base/ensemble/evaluation/test/hypotheses.txt").read_text(encoding="utf-8")
-    assert [translation.text for translation in translator.translate(sources)] == written.splitlines()
+    output_text = (study.study_dir / "base/ensemble/evaluation/test/hypotheses.txt").read_text(encoding="utf-8")
+    assert [translation.text for translation in translator.translate(sources)] == output_text.splitlines()
 
 
-def test_another_search_is_evaluated_without_training(study, performed, settings, tmp_path):
+def test_changed_search_settings_do_not_require_training(study, performed, settings, tmp_path):
     del performed
     shutil.copytree(study.study_dir, tmp_path / "study")
     other = Study(
         tmp_path / "study", dataclasses.replace(settings, settings=(*settings.settings, "decode.beam_size=1"))
     )
-    said: list[str] = []
-    assert other.perform(["base/seed_1"], said.append, InProcess()) == ((), (), (), 0)
-    assert said[0].endswith("because settings changed: decode.beam_size: 4 -> 1")
-    assert said[1:] == ["base/seed_1: finished"]
+    messages: list[str] = []
+    assert other.perform(["base/seed_1"], messages.append, InProcess()) == ((), (), (), 0)
+    assert messages[0].endswith("because settings changed: decode.beam_size: 4 -> 1")
+    assert messages[1:] == ["base/seed_1: finished"]
     metrics = "base/seed_1/metrics.jsonl"
     assert (tmp_path / "study" / metrics).read_bytes() == (study.study_dir / metrics).read_bytes()
     assert read_settings(tmp_path / "study", {}).settings[-1] == "decode.beam_size=1"
 
 
-def test_records_are_printed_where_the_data_are_not(study, performed, settings, tmp_path):
+def test_tables_can_be_printed_without_the_data(study, performed, settings, tmp_path):
     del performed
     shutil.copytree(study.study_dir, tmp_path / "study", ignore=shutil.ignore_patterns("checkpoints"))
     elsewhere = Study(tmp_path / "study", dataclasses.replace(settings, data_dir=""))
@@ -236,7 +235,7 @@ def test_records_are_printed_where_the_data_are_not(study, performed, settings, 
         Study(tmp_path / "study", dataclasses.replace(settings, data_dir=""))
 
 
-def test_shards_share_the_trainings_out_and_all_have_the_ensembles(study):
+def test_shards_divide_the_training_runs(study):
     shards = [study.selected(shard=(number, 3)) for number in (1, 2, 3)]
     assert all("base/ensemble" in shard for shard in shards)
     trainings = [[job for job in shard if "seed" in job] for shard in shards]
@@ -247,19 +246,19 @@ def test_shards_share_the_trainings_out_and_all_have_the_ensembles(study):
         study.selected(["head"])
 
 
-def test_an_ensemble_waits_for_its_members(settings, tmp_path):
-    found = PerformedStudy(Study(tmp_path, settings), rows=["base_ensemble"])
-    assert found.performed.waiting == ("base/ensemble",) and not found.calls
-    assert found.said == ["base/ensemble: waits for base/seed_1, base/seed_2"]
+def test_ensembles_wait_for_their_members(settings, tmp_path):
+    performing = PerformedStudy(Study(tmp_path, settings), rows=["base_ensemble"])
+    assert performing.performed.waiting == ("base/ensemble",) and not performing.calls
+    assert performing.said == ["base/ensemble: waits for base/seed_1, base/seed_2"]
 
 
 @pytest.fixture(scope="module")
 def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, str, str]]:
-    """What other calls did: exit status, standard output, standard error."""
+    """The exit status, standard output and standard error of other calls."""
     del performed
-    others = tmp_path_factory.mktemp("other_studies")
-    study_dir, new = f"--study_dir={stopped.study_dir}", f"--study_dir={others / 'new'}"
-    waiting = [f"--study_dir={others / 'waiting'}", "--table=toy", f"--data_dir={data.directory}"]
+    other_folder = tmp_path_factory.mktemp("other_studies")
+    study_dir, new = f"--study_dir={stopped.study_dir}", f"--study_dir={other_folder / 'new'}"
+    waiting = [f"--study_dir={other_folder / 'waiting'}", "--table=toy", f"--data_dir={data.directory}"]
     mixed = "--set=train.mixed_bfloat16=true"
     calls = {
         "print": [study_dir, "--print"],
@@ -282,17 +281,17 @@ def cases(stopped, performed, data, tmp_path_factory) -> dict[str, tuple[int, st
         "some of all rows": [study_dir, "--print", "--only=base"],
     }
     results = run_cases("launch.study", [([EXTENSION, *arguments], b"") for arguments in calls.values()])
-    assert [path.name for path in others.iterdir()] == ["waiting"]
+    assert [path.name for path in other_folder.iterdir()] == ["waiting"]
     return dict(zip(calls, results, strict=True))
 
 
-def test_what_is_printed_is_the_table(cases, stopped):
+def test_printed_table_and_rows(cases, stopped):
     table = (stopped.study_dir / "toy.md").read_text(encoding="utf-8")
     assert cases["print"] == (0, table, "") and cases["again"] == (0, table, "")
     assert cases["rows"] == (0, "base\nbase_ensemble\nheads\nfails\n", "")
 
 
-def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
+def test_plan(cases):
     status, text, _ = cases["plan"]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     assert status == 0
@@ -307,10 +306,10 @@ def test_the_plan_has_every_row_with_its_parameters_and_hours(cases):
     assert status == 0 and len(lines) == 3 and lines[2].startswith("| heads")
     status, text, _ = cases["plan of the paper's"]
     assert "| big          | 214,245,376 | 300,000     | 9.7e18 | 2.1 " in text
-    assert text.endswith("On 8 x h100 at 20% of their peak for each row.\n")
+    assert text.endswith("Hours assume 8 x h100 per row, at 20% of their peak.\n")
 
 
-def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
+def test_waiting_rows_are_errors_unless_another_shard_trains_their_members(cases):
     waits = "base/ensemble: waits for base/seed_1, base/seed_2\n"
     assert cases["waits"][0] == 1 and cases["waits"][2] == f"{waits}error: not finished: base/ensemble\n"
     assert cases["waits for another part"][0] == 0 and cases["waits for another part"][2] == waits
@@ -331,5 +330,5 @@ def test_a_row_that_waits_is_an_error_unless_it_waits_for_another_part(cases):
         ("some of all rows", "--only cannot be combined with --print, which concerns all rows"),
     ],
 )
-def test_bad_input_is_one_line(cases, name, words):
-    assert_refused(cases[name], words)
+def test_errors(cases, name, words):
+    assert_error(cases[name], words)

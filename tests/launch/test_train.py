@@ -1,4 +1,4 @@
-"""The program: signals and sudden death change nothing, bad input is one line."""
+"""Tests of launch.train: signals, killed processes and invalid input."""
 
 import dataclasses
 import json
@@ -19,18 +19,18 @@ from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.training.new_config import make_config
 from tests import programs
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 from tests.training import tiny_training
 
 pytestmark = pytest.mark.integration
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 200
-PATIENCE = 600  # seconds that a busy machine may take for a few steps
+PATIENCE = 600  # seconds that a few steps may take on a busy machine
 PROGRAM = "tests.training.launch_quickly"
-# Runs on data of several sentences a line, and one that was told so when it began.
+# Runs with data of several sentences per line, and a run that was configured so.
 IN_LINES = ("begins elsewhere", "begins from paper", "own limit", "own limit again")
-# Data like the others, but for what they say of the lengths of outputs.
+# Data with different output limits.
 LIMITS: dict[str, dict[str, float]] = {
     "unlimited_data": {},
     "other_data": {"max_length_factor": 2.25, "max_length_offset": 33},
@@ -39,7 +39,7 @@ LIMITS: dict[str, dict[str, float]] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Prepared data and a file of flags."""
+    """Prepared data and a flag file."""
     folder = tmp_path_factory.mktemp("train")
     data = tiny_training.make_data(folder)
     sizes = {"max_steps": STEPS, "checkpoint_steps": 10, "validation_steps": 100, "keep_checkpoints": 3}
@@ -55,8 +55,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float]) -> None:
-    """Copies prepared data with another limit of outputs, of lines of several sentences, or with none."""
+def copy_with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float]) -> None:
+    """Copies prepared data with a different output limit for lines of several sentences, or without a limit."""
     shutil.copytree(data, copy)
     record = json.loads((copy / "data.json").read_text(encoding="utf-8"))
     record["output_limit"] = limit
@@ -65,7 +65,7 @@ def with_limit(data: pathlib.Path, copy: pathlib.Path, limit: dict[str, float]) 
 
 
 def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.CompletedProcess:
-    """Starts the program on the run `stopped`, and sends a signal once that step is in its metrics."""
+    """Trains the run `stopped`, and sends a signal when its metrics contain the step."""
     command = ["-m", PROGRAM, f"--flagfile={folder / 'flags'}"]
     metrics = Run(folder / "stopped").metrics_path
     with programs.Program(
@@ -88,21 +88,21 @@ def stop(folder: pathlib.Path, number: signal.Signals, step: int) -> subprocess.
 
 @pytest.fixture(scope="module")
 def stopped(folder) -> list[tuple[subprocess.CompletedProcess, list[int]]]:
-    """Three violent ends of one run; after each, the checkpoints that there were."""
+    """Three interruptions of one run, with the checkpoints after each."""
     ends = []
     for number, step in (
         (signal.SIGTERM, 15),
         (signal.SIGINT, 50),
         (signal.SIGKILL, 117),  # between two checkpoints
     ):
-        done = stop(folder, number, step)
-        ends.append((done, checkpoints.steps(Run(folder / "stopped").checkpoints_path)))
+        result = stop(folder, number, step)
+        ends.append((result, checkpoints.steps(Run(folder / "stopped").checkpoints_path)))
     return ends
 
 
 @pytest.fixture(scope="module")
 def results(folder, stopped):
-    """What many calls of the program did, by name: exit status, standard output, standard error."""
+    """By case: exit status, standard output and standard error."""
     del stopped
     flagfile, data_dir = f"--flagfile={folder / 'flags'}", f"--data_dir={folder / 'data'}"
     own_search = ["--set=decode.split=lines", "--set=decode.beam_size=3"]
@@ -116,15 +116,15 @@ def results(folder, stopped):
     (folder / "interrupted" / "preparing.json").write_text("{}", encoding="utf-8")
     (folder / "a_file").write_text("", encoding="utf-8")
     for name, limit in LIMITS.items():
-        with_limit(folder / "data", folder / name, limit)
+        copy_with_limit(folder / "data", folder / name, limit)
     export = folder / "export" / "1"
     (export / "assets.extra").mkdir(parents=True)
     (export / "saved_model.pb").write_bytes(b"a graph")
     (export / "assets.extra" / "config.json").write_text("{}", encoding="utf-8")
     cases = {
-        "goes on": [flagfile, f"--model_dir={folder / 'stopped'}"],
+        "resumed": [flagfile, f"--model_dir={folder / 'stopped'}"],
         "uninterrupted": [flagfile, f"--model_dir={folder / 'uninterrupted'}"],
-        # By itself a run knows its data and its settings.
+        # The run stores its data folder and its settings.
         "again": [f"--model_dir={folder / 'uninterrupted'}"],
         "paper": [flagfile, new, "--preset=base", one_step],
         "own limit": [flagfile, new, one_step, "--set=decode.max_length_offset=7", *own_search],
@@ -150,51 +150,51 @@ def results(folder, stopped):
         "a bucket": ["--model_dir=s3:/mine/run", data_dir, tiny],
         "negative replicas": [new, data_dir, tiny, "--replicas=-1"],
         "split weights": [new, data_dir, tiny, "--model_parallel=2"],
-        # Settings and data are those of the other run.
+        # Settings and data of the run that supplies the weights.
         "begins": [new, f"--init_from={folder / 'uninterrupted'}@{STEPS}", "--set=train.max_steps=2"],
         "begins again": [f"--model_dir={folder / 'begun'}", one_step],
-        "begins anew": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", untrained],
+        "starts again": [f"--model_dir={folder / 'left'}", f"--init_from={folder / 'uninterrupted'}", untrained],
         "begins elsewhere": [*new_from("uninterrupted"), f"--data_dir={folder / 'other_data'}", untrained],
         "begins from paper": [*new_from("paper"), f"--data_dir={folder / 'other_data'}", untrained],
         "nowhere": [new, f"--init_from={folder / 'nowhere'}"],
     }
-    unfinished = Run(folder / "begun")  # and stopped before its first checkpoint
+    started = Run(folder / "begun")  # a run that stopped before its first checkpoint
     data = PreparedData.open(folder / "data")
-    noted = {"model_dir": str(folder / "uninterrupted"), "checkpoint": "best", "path": "?"}
+    init_from = {"model_dir": str(folder / "uninterrupted"), "checkpoint": "best", "path": "?"}
     model = TransformerConfig(**{**tiny_training.MODEL, "vocab_size": data.tokenizer.vocab_size})
     config = Config(model=model, data=data.config, train=TrainConfig(**tiny_training.TRAIN))
-    unfinished.start(config, data.directory, data.vocab_path, noted)
+    started.start(config, data.directory, data.vocab_path, init_from)
     other = dataclasses.replace(config, train=dataclasses.replace(config.train, warmup_steps=77))
     Run(folder / "left").start(other, data.directory, data.vocab_path)
     shutil.copytree(folder / "stopped", folder / "moved")
     record = json.loads((folder / "moved" / "config.json").read_text(encoding="utf-8"))
     (folder / "moved" / "config.json").write_text(json.dumps({**record, "data_dir": str(folder / "gone")}))
     for name, case in cases.items():
-        # The run of a call that is refused, which no other call has begun.
+        # Each case gets a new run.
         cases[name] = [flag.replace("NEW", str(folder / name.replace(" ", "_"))) for flag in case]
     return dict(zip(cases, run_cases(PROGRAM, [(case, b"") for case in cases.values()]), strict=True))
 
 
-def test_a_signal_saves_and_is_the_exit_status(stopped):
-    for (done, steps), number in zip(stopped[:2], (signal.SIGTERM, signal.SIGINT), strict=True):
-        assert done.returncode == 128 + number, done.stderr
-        assert "Traceback" not in done.stderr
-        last_line = done.stderr.splitlines()[-1]
+def test_signals_save_a_checkpoint_and_set_the_exit_status(stopped):
+    for (result, steps), number in zip(stopped[:2], (signal.SIGTERM, signal.SIGINT), strict=True):
+        assert result.returncode == 128 + number, result.stderr
+        assert "Traceback" not in result.stderr
+        last_line = result.stderr.splitlines()[-1]
         assert f"stopped by {number.name}" in last_line and "same command" in last_line
         assert last_line.startswith(f"step {steps[-1]}:")
     assert stopped[2][0].returncode == -signal.SIGKILL
 
 
-def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
+def test_interrupted_training_equals_uninterrupted_training(folder, stopped, results):
     steps = [ends[1][-1] for ends in stopped]
     assert 15 <= steps[0] < 50 <= steps[1] < steps[2] < STEPS
-    for name in ("goes on", "uninterrupted"):
+    for name in ("resumed", "uninterrupted"):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
         assert re.search(r"^trains [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
-        said = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
-        resumed = re.search(said, stderr, re.MULTILINE)
-        assert bool(resumed) is (name == "goes on"), stderr
+        pattern = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
+        resumed = re.search(pattern, stderr, re.MULTILINE)
+        assert bool(resumed) is (name == "resumed"), stderr
     tiny_training.assert_same_end(folder / "stopped", folder / "uninterrupted", STEPS)
     lines = tiny_training.records(folder / "stopped", "train")
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
@@ -204,7 +204,7 @@ def test_what_was_stopped_is_as_if_it_had_not_been(folder, stopped, results):
     assert not list(Run(folder / "stopped").checkpoints_path.glob(".*"))
 
 
-def test_a_run_knows_its_data_and_settings(results):
+def test_runs_store_their_data_folder_and_settings(results):
     assert results["again"] == (0, "", f"step {STEPS}: had reached train.max_steps before\n")
 
 
@@ -223,8 +223,8 @@ def test_a_run_knows_its_data_and_settings(results):
         ("begins from paper", (1.0, 50)),
     ],
 )
-def test_the_limit_of_an_output_is_that_of_the_text(folder, results, name, limit):
-    """Unless the user, the paper or the run itself has one."""
+def test_output_limit_depends_on_the_data(folder, results, name, limit):
+    """Unless the user, the preset of the paper or the run sets a limit."""
     status, _, stderr = results[name]
     assert status == 0, stderr
     if isinstance(limit, str):
@@ -238,7 +238,7 @@ def test_the_limit_of_an_output_is_that_of_the_text(folder, results, name, limit
     assert decode.beam_size == (3 if name.startswith("own limit") else 4)
 
 
-def test_python_starts_a_run_with_the_same_settings(folder, results):
+def test_python_api_creates_the_same_settings(folder, results):
     assert results["uninterrupted"][0] == 0
     lines = (folder / "flags").read_text(encoding="utf-8").splitlines()
     settings = [line.removeprefix("--set=") for line in lines if line.startswith("--set=")]
@@ -247,7 +247,7 @@ def test_python_starts_a_run_with_the_same_settings(folder, results):
 
 
 @pytest.mark.parametrize("name, checkpoint", [("begins", str(STEPS)), ("begins again", "best")])
-def test_a_run_begins_with_another_ones_weights(folder, results, name, checkpoint):
+def test_starting_from_the_weights_of_another_run(folder, results, name, checkpoint):
     status, _, stderr = results[name]
     assert status == 0, stderr
     path = checkpoints.resolve(Run(folder / "uninterrupted").checkpoints_path, checkpoint)
@@ -260,13 +260,13 @@ def test_a_run_begins_with_another_ones_weights(folder, results, name, checkpoin
     assert tiny_training.records(run.path, "train")[0]["loss"] < 0.8 * before[0]["loss"]
 
 
-def test_a_run_goes_on_where_its_data_are_now(folder, results):
+def test_runs_resume_with_moved_data(folder, results):
     assert results["moved data given"][0] == 0, results["moved data given"][2]
     assert Run(folder / "moved").data_dir == folder / "data"
 
 
-def test_a_run_without_checkpoints_may_begin_anew(folder, results):
-    assert results["begins anew"][0] == 0, results["begins anew"][2]
+def test_runs_without_checkpoints_may_start_again(folder, results):
+    assert results["starts again"][0] == 0, results["starts again"][2]
     assert Run(folder / "left").config.train.warmup_steps == Run(folder / "uninterrupted").config.train.warmup_steps
 
 
@@ -293,11 +293,11 @@ def test_a_run_without_checkpoints_may_begin_anew(folder, results):
         ("split weights", ["--model_parallel=2", "KERAS_BACKEND=jax"]),
     ],
 )
-def test_bad_input_is_one_line(results, name, words):
-    assert_refused(results[name], *words)
+def test_errors(results, name, words):
+    assert_error(results[name], *words)
 
 
-def test_divergence_is_the_last_line(folder, results):
+def test_divergence_is_reported_in_the_last_line(folder, results):
     status, _, stderr = results["diverges"]
     assert status == 1
     assert "Traceback" not in stderr

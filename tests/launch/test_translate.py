@@ -1,4 +1,4 @@
-"""The program: pipes, files, odd input, a terminal."""
+"""Tests of launch.translate: pipes, files, unusual input and terminals."""
 
 import gzip
 import importlib.util
@@ -13,11 +13,11 @@ import pytest
 
 from tests import programs
 from tests.inference import tiny
-from tests.programs import assert_refused, run_cases
+from tests.programs import assert_error, run_cases
 
 pytestmark = pytest.mark.integration
 
-ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs ctranslate2")
+needs_ctranslate2 = pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="needs ctranslate2")
 
 ODD_LINES = b"A man\r\n\n\t\nTwo\tdogs\rplay\n\xe2\x80\x8b\n" + b"a" * 600 + b"\nA man"
 SHORT = ["--max_length_offset=3"]
@@ -60,11 +60,11 @@ SETTINGS = [
 ]
 
 
-def cut(number: int) -> str:
-    """What is said of outputs that end at the limit, as all of a model that was not trained do."""
-    raising = "to raise it, give --max_length_factor and --max_length_offset"
+def truncation_warning(number: int) -> str:
+    """The warning about outputs that end at the limit, which all outputs of an untrained model do."""
+    advice = "to raise it, give --max_length_factor and --max_length_offset"
     outputs = "1 output was" if number == 1 else f"{number} outputs were"
-    return f"warning: {outputs} cut at the limit of 1 x source + 3 tokens; {raising}\n"
+    return f"warning: {outputs} cut at the limit of 1 x source + 3 tokens; {advice}\n"
 
 
 @pytest.fixture(scope="module")
@@ -158,47 +158,47 @@ def results(folder):
     return dict(zip(cases, run_cases("launch.translate", list(cases.values())), strict=True))
 
 
-def test_pipe_gives_a_line_for_a_line(results):
+def test_pipes_return_one_line_per_line(results):
     status, out, err = results["pipe"]
     assert status == 0
     lines = out.removesuffix("\n").split("\n")
     assert len(lines) == 7
     assert [bool(line) for line in lines] == [True, False, False, True, False, True, True]
     assert lines[0] == lines[6]
-    assert err == f"warning: 1 line was too long and was translated in parts\n{cut(4)}"
+    assert err == f"warning: 1 line was too long and was translated in parts\n{truncation_warning(4)}"
 
 
-def test_files_equal_pipes_and_chunks_do_not_matter(results, folder):
+def test_files_and_chunks_give_the_same_output(results, folder):
     assert results["files"][:2] == (0, "")
     assert (folder / "out.txt").read_text(encoding="utf-8") == results["pipe"][1]
 
 
 @pytest.mark.parametrize("name", ["ensemble", "geometric"])
-def test_a_run_with_itself_is_the_run(results, name):
+def test_an_ensemble_of_one_run_equals_the_run(results, name):
     assert results[name] == results["pipe"]
 
 
-def test_libraries_write_nothing_on_standard_error(folder):
+def test_libraries_do_not_write_to_standard_error(folder):
     environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
     command = [sys.executable, "-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT]
-    done = subprocess.run(command, input=b"A man\n", capture_output=True, env=environment)
-    assert (done.returncode, done.stderr.decode()) == (0, cut(1))
+    result = subprocess.run(command, input=b"A man\n", capture_output=True, env=environment)
+    assert (result.returncode, result.stderr.decode()) == (0, truncation_warning(1))
 
 
-@ctranslate2
-def test_engines(results):
+@needs_ctranslate2
+def test_engines_agree(results):
     status, out, _ = results["ctranslate2"]
     assert status == 0
-    found, expected = ([json.loads(line) for line in text.splitlines()] for text in (out, results["alike"][1]))
-    assert [answer["pieces"] for answer in found] == [answer["pieces"] for answer in expected]
-    for answer in found:
+    actual, expected = ([json.loads(line) for line in text.splitlines()] for text in (out, results["alike"][1]))
+    assert [answer["pieces"] for answer in actual] == [answer["pieces"] for answer in expected]
+    for answer in actual:
         assert sum(answer["token_log_probs"]) == pytest.approx(answer["log_prob"], rel=2e-2, abs=1e-4)
     status, out, _ = results["int8"]
     assert (status, out.count("\n")) == (0, 7)
 
 
-@ctranslate2
-def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
+@needs_ctranslate2
+def test_unsupported_options_fail_only_their_line(results):
     status, out, _ = results["ctranslate2_skip"]
     answers = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and answers[0]["id"] == 7 and answers[0]["translation"]
@@ -252,12 +252,12 @@ def test_a_line_that_asks_for_what_an_engine_has_not_is_refused_alone(results):
         ("unmet", ["standard input, line 1", "prefix", "blank"]),
     ],
 )
-def test_bad_input_is_one_line(results, name, words, folder):
-    assert_refused(results[name], *words)
+def test_errors(results, name, words, folder):
+    assert_error(results[name], *words)
     assert not (folder / "never.txt").exists()
 
 
-def test_units_of_a_catalogue_are_translated(folder, results):
+def test_catalogue_units_are_translated(folder, results):
     status, out, err = results["catalogue"]
     assert (status, out) == (0, "") and "in.po: translated 1 of 2 units" in err
     catalogue = (folder / "out.po").read_text()
@@ -271,13 +271,13 @@ def test_units_of_a_catalogue_are_translated(folder, results):
     assert results["catalogue_as_lines"][1].count("\n") == CATALOGUE.count("\n")
 
 
-def test_markup_stays(results):
+def test_markup_is_preserved(results):
     status, out, _ = results["html"]
     assert status == 0 and out.startswith("<p>") and out.endswith("</p>\n<br>\n")
     assert all(out.count(once) == 1 for once in ("<b>", "</b>", "{x}"))
 
 
-def test_a_glossary_is_kept_and_counted(results):
+def test_glossary_terms_are_used_and_counted(results):
     status, out, err = results["glossary"]
     answers = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and "terms" not in answers[1] and "terms" not in answers[2]
@@ -292,11 +292,11 @@ def test_a_glossary_is_kept_and_counted(results):
 @pytest.mark.parametrize("name", ["settings", "sampling"])
 def test_settings_of_the_search_are_flags(results, name):
     status, out, err = results[name]
-    assert (status, out.count("\n"), err.replace(cut(1), "")) == (0, 1, "")
+    assert (status, out.count("\n"), err.replace(truncation_warning(1), "")) == (0, 1, "")
     assert out != results["pipe"][1].splitlines(keepends=True)[0]
 
 
-def test_a_paragraph_is_its_sentences(results):
+def test_paragraphs_are_translated_by_sentence(results):
     (paragraph,), (whole,), sentences = (
         [json.loads(line) for line in results[name][1].splitlines()]
         for name in ("paragraph", "whole_paragraph", "sentences")
@@ -318,10 +318,10 @@ def test_nbest_lists(results):
     best = {int(number): text for number, text, _ in reversed(rows)}
     assert [best[number] for number in range(7)] == results["pipe"][1].removesuffix("\n").split("\n")
     assert float(rows[0][2]) >= float(rows[1][2])
-    assert "line 8: not valid UTF-8" in err  # and it has no row
+    assert "line 8: not valid UTF-8" in err  # and it is not in the output
 
 
-def test_json_has_what_was_asked_for(results):
+def test_json_contains_the_requested_fields(results):
     status, out, _ = results["json"]
     answers = [json.loads(line) for line in out.splitlines()]
     assert status == 0
@@ -347,7 +347,7 @@ def test_json_has_what_was_asked_for(results):
     assert answers[1] == {**nothing, "nbest": [nothing]}
 
 
-def test_json_lines_that_cannot_be_translated_have_an_error(results):
+def test_invalid_json_lines_return_an_error(results):
     status, out, err = results["json_both"]
     answers = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and len(answers) == 12
@@ -359,7 +359,7 @@ def test_json_lines_that_cannot_be_translated_have_an_error(results):
     assert all(word in answers[number]["error"] for number, word in words.items())
 
 
-def test_lines_that_cannot_be_translated_stay_empty(results):
+def test_invalid_lines_stay_empty(results):
     status, out, err = results["skip"]
     lines = out.removesuffix("\n").split("\n")
     assert status == 0 and [bool(line) for line in lines] == [True, True, *[False] * 10]
@@ -370,18 +370,18 @@ def test_lines_that_cannot_be_translated_stay_empty(results):
     assert (status, out.split("\n")[1]) == (0, "") and "line 2: not valid UTF-8" in err
 
 
-def typed(folder, *flags: str, shown: bool = False) -> tuple[bytes, bytes]:
-    """What the program writes, on both outputs, for two lines typed on a terminal, which may show the first."""
+def type_lines(folder, *flags: str, show_output: bool = False) -> tuple[bytes, bytes]:
+    """Types two lines into a terminal, which may also show the output; returns both outputs of the program."""
     terminal, keyboard = pty.openpty()
     program = programs.Program(
         ["-m", "launch.translate", f"--model_dir={folder / 'run'}", *SHORT, *flags],
         stdin=keyboard,
-        stdout=keyboard if shown else subprocess.PIPE,
+        stdout=keyboard if show_output else subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
     os.write(terminal, b"A man\nTwo dogs play\n\x04")
     out, err = program.communicate(timeout=300)
-    if shown:
+    if show_output:
         out = os.read(terminal, 1 << 16)
     os.close(keyboard)
     os.close(terminal)
@@ -389,14 +389,14 @@ def typed(folder, *flags: str, shown: bool = False) -> tuple[bytes, bytes]:
     return out, err
 
 
-def test_what_is_typed_goes_to_the_output(folder):
-    out, _ = typed(folder, f"--output={folder / 'typed.txt'}")
+def test_typed_lines_are_written_to_the_output(folder):
+    out, _ = type_lines(folder, f"--output={folder / 'typed.txt'}")
     translations = (folder / "typed.txt").read_bytes()
     assert out == b"" and translations.count(b"\n") == 2
-    assert typed(folder)[0] == translations, "no prompt is among them"
+    assert type_lines(folder)[0] == translations, "the output contains no prompt"
 
 
-def test_terminal_gets_a_prompt(folder):
-    out, err = typed(folder, shown=True)
+def test_terminals_show_a_prompt(folder):
+    out, err = type_lines(folder, show_output=True)
     assert b"Ctrl-D" in err
     assert (out + err).count(b"> ") == 3

@@ -1,4 +1,4 @@
-"""An extension of launch.train that begins a run, with its settings, and makes no update."""
+"""An extension of launch.train that starts a run and makes no updates."""
 
 from t2t_keras.training.trainer import Outcome, Trainer
 

@@ -1,3 +1,5 @@
+"""Fixtures of the tests of layers."""
+
 import keras
 import pytest
 

@@ -48,7 +48,7 @@ def test_on_another_backend(backend):
     done = subprocess.run(
         [sys.executable, train_elsewhere.__file__],
         env={
-            **{**os.environ, **programs.QUICKLY_COMPILED},
+            **{**os.environ, **programs.QUICK_COMPILATION},
             **{"KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         },
         capture_output=True,

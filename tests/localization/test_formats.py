@@ -249,6 +249,12 @@ def test_a_unit_without_a_translation_is_unchanged():
     assert file.filled(results) == SAMPLES[".srt"].encode()
 
 
+@pytest.mark.parametrize("suffix", [".json", ".yaml"])
+def test_surrogate_pairs_are_one_character(suffix):
+    text = translate_file('{"a": "One \\ud83d\\ude00 dög."}', suffix).decode()
+    assert text == '{"a": "ONE \U0001f600 DÖG."}'
+
+
 def test_declared_encodings_are_kept():
     po = SAMPLES[".po"].replace("UTF-8", "ISO-8859-1").replace("A dog runs.", "A café.").encode("latin-1")
     assert 'msgstr "A CAFÉ."'.encode("latin-1") in translate_file(po, ".po")
@@ -271,6 +277,8 @@ FAULTS = [
     (".po", 'msgid "a"\nmsgstr "b"\n\nmsgid "c\nmsgstr ""\n', "line 4: not a line of a .po file"),
     (".po", 'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', "line 4: an entry needs msgid and msgstr"),
     (".po", 'msgid "a"\nmsgstr "b"\nmsgstr "c"\n', "line 3: a second msgstr"),
+    (".po", 'msgid "a"\nmsgid_plural "b"\nmsgstr ""\n', "line 1: msgid_plural needs msgstr[0]"),
+    (".po", 'msgid "a"\nmsgstr[0] ""\n', "line 1: msgstr[0] needs msgid_plural"),
     (".po", '# x\n"a"\n', "line 2: not a quoted string after a keyword"),
     (".po", 'msgid ""\nmsgstr "Content-Type: text/plain; charset=nonsense\\n"\n', "unknown character encoding"),
     (".po", 'msgid "caf\xe9"\nmsgstr ""\n'.encode("latin-1"), "line 1: not valid utf-8"),
@@ -283,18 +291,19 @@ FAULTS = [
     ),
     (".ts", "", "line 1: not well-formed XML: no element found"),
     (".srt", "1\n00:00:01,000 --> soon\nA dog.\n", "line 2: not a valid timing"),
+    (".srt", "{25}{75}A dog.\n", "line 1: no timing such as 00:00:01,000 --> 00:00:02,500"),
     (".ts", "<TS>" + "<a>" * 200, "line 1: elements are nested"),
     (".yaml", "[" * 1_000, "line 1: not valid YAML: nested too deep"),
     (".vtt", "00:01.000 --> 00:02.000\nA dog.\n", "line 1: a .vtt file must begin with WEBVTT"),
     (".csv", "id,text\n1,A dog\n", "line 1: --column=source is not in the header; its columns are 'id', 'text'"),
     (".csv", "source,source,target\n", "line 1: --column=source occurs twice"),
-    (".csv", "source,target\nA dog,\nA cat\n", "line 3: 1 cells, but the header has 2"),
+    (".csv", "source,target\nA dog,\nA cat\n", "line 3: expected 2 cells, as in the header, got 1"),
     (".csv", 'source,target\n"A dog,\n', "line 2: a quote is not closed"),
     (".json", '{"a": 1,\n"b" 2}', "line 2: not valid JSON: Expecting ':' delimiter"),
     (".json", "[" * 100_000, "not valid JSON"),
     (".yaml", "a: b\nc: [d\n", "line 3: not valid YAML"),
     (".yaml", "a: \x01\n", "line 1: not valid YAML"),
-    (".strings", '"a" = "b";\n"c" = d;\n', "line 2: not an entry"),
+    (".strings", '"a" = "b";\n"c" = d;\n', 'line 2: expected "key" = "value"; got'),
 ]
 
 

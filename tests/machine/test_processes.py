@@ -12,7 +12,7 @@ import time
 import pytest
 
 from t2t_keras.errors import InputError
-from t2t_keras.machine.processes import ProcessDiedError, Processes, call_apart
+from t2t_keras.machine.processes import ProcessDiedError, Processes, call_in_process
 from tests.waiting import wait_until
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -101,7 +101,7 @@ def test_children_end_with_their_parent(tmp_path, number):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_call_apart_reports_a_process_that_dies(number):
     with pytest.raises(ProcessDiedError, match=f"ended with -{number}") as error:
-        call_apart(die_of, number)
+        call_in_process(die_of, number)
     assert error.value.exit_code == -number
 
 

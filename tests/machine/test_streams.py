@@ -39,8 +39,8 @@ def test_side_by_side_preserves_the_order(threads, monkeypatch, cores):
         meeting.wait(timeout=300)  # waits until all streams work
         return number**2
 
-    assert list(streams.side_by_side(squared, range(6))) == [0, 1, 4, 9, 16, 25]
-    assert list(streams.side_by_side(squared, [])) == []
+    assert list(streams.map_in_parallel(squared, range(6))) == [0, 1, 4, 9, 16, 25]
+    assert list(streams.map_in_parallel(squared, [])) == []
 
 
 def test_closing_skips_jobs_that_have_not_started(threads):
@@ -51,7 +51,7 @@ def test_closing_skips_jobs_that_have_not_started(threads):
         if number:
             may_end.wait(timeout=300)
 
-    results = streams.side_by_side(record_and_wait, range(1000))
+    results = streams.map_in_parallel(record_and_wait, range(1000))
     next(results)
     threading.Timer(0.5, may_end.set).start()  # after closing has started
     results.close()
@@ -59,7 +59,7 @@ def test_closing_skips_jobs_that_have_not_started(threads):
 
 
 def test_an_error_is_raised_in_its_turn():
-    results = streams.side_by_side(lambda number: 1 // number, range(-2, 3))
+    results = streams.map_in_parallel(lambda number: 1 // number, range(-2, 3))
     assert [next(results), next(results)] == [-1, -1]
     with pytest.raises(ZeroDivisionError):
         next(results)

@@ -1,4 +1,4 @@
-"""Mutations of Python source that a user would notice: one changed expression or one missing statement each."""
+"""Mutations of Python source that a user would notice. Each changes one expression or removes one statement."""
 
 import ast
 import copy
@@ -9,14 +9,14 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
     **{ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
 }
-# The order of these arguments does not matter, or the call fails wherever it is run.
+# Calls whose first two arguments can be swapped without effect, or whose swapped call always fails.
 _NOT_SWAPPED = {"isinstance", "issubclass", "getattr", "setattr", "hasattr", "max", "min"}
-_LARGEST = 2  # Larger numbers are sizes and times, whose neighbours serve as well.
+_LARGEST = 2  # larger numbers are sizes and times, for which neighbouring numbers work as well
 
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """The kind of a change, its line from 1, and the whole source with the change."""
+    """The kind of a change, its line number, and the changed source."""
 
     kind: str
     line: int
@@ -24,11 +24,11 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Yields all mutations of a module, in the order of its syntax tree."""
+    """Yields all mutations of a module, in the order of the syntax tree."""
     starts = [0]
     for line in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    for node in _visible(ast.parse(source)):
+    for node in _mutable_nodes(ast.parse(source)):
         for kind, text in _changes(node):
             begin = starts[node.lineno - 1] + node.col_offset
             end = starts[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
@@ -36,8 +36,8 @@ def mutations(source: str) -> Iterator[Mutation]:
             yield Mutation(kind, node.lineno, changed.decode())
 
 
-def _visible(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
-    """Yields what a mutation may change: no annotation, no message, no docstring and no pattern of text."""
+def _mutable_nodes(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
+    """Yields the nodes that a mutation may change, without annotations, messages, docstrings and f-strings."""
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params", "bases", "msg"):
             continue
@@ -47,15 +47,15 @@ def _visible(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
             if isinstance(child, ast.expr | ast.stmt):
                 yield child
             if not isinstance(child, ast.Raise):
-                yield from _visible(child)
+                yield from _mutable_nodes(child)
 
 
 def _changes(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:
-    """Yields the kind of each change of a node, and its new text."""
+    """Yields the kind and the new text of each change of a node."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        yield "comparison", _unparsed(node, ops=[_COMPARISONS[type(node.ops[0])]()])
+        yield "comparison", _unparse_changed(node, ops=[_COMPARISONS[type(node.ops[0])]()])
     elif isinstance(node, ast.BoolOp):
-        yield "and, or", _unparsed(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+        yield "and, or", _unparse_changed(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "not", ast.unparse(node.operand)
     elif isinstance(node, ast.Constant):
@@ -68,12 +68,12 @@ def _changes(node: ast.expr | ast.stmt) -> Iterator[tuple[str, str]]:
             yield "returned value", "return None"
     elif isinstance(node, ast.Call):
         if _can_swap(node):
-            yield "order of arguments", _unparsed(node, args=[node.args[1], node.args[0], *node.args[2:]])
-    elif _can_be_missing(node):
+            yield "order of arguments", _unparse_changed(node, args=[node.args[1], node.args[0], *node.args[2:]])
+    elif _can_be_removed(node):
         yield "missing statement", "pass"
 
 
-def _unparsed(node: ast.expr, **changes: object) -> str:
+def _unparse_changed(node: ast.expr, **changes: object) -> str:
     changed = copy.copy(node)
     for name, value in changes.items():
         setattr(changed, name, value)
@@ -85,7 +85,7 @@ def _can_swap(call: ast.Call) -> bool:
     return is_plain and ast.unparse(call.func) not in _NOT_SWAPPED
 
 
-def _can_be_missing(node: ast.AST) -> bool:
+def _can_be_removed(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Call) and "logg" not in ast.unparse(node.value.func).lower()
     if isinstance(node, ast.Assign):

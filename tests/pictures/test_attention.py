@@ -9,7 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from t2t_keras.pictures.attention import MOST_TOKENS, heat_maps, lines
+from t2t_keras.pictures.attention import MOST_TOKENS, draw_heat_maps, draw_lines
 from t2t_keras.pictures.saving import save
 
 QUERIES = ["▁Ein", "▁Spiel", "haus", "</s>"]
@@ -44,7 +44,7 @@ def strokes(root: xml.etree.ElementTree.Element) -> list[tuple[str, float]]:
 
 def test_each_head_has_a_map_whose_cells_are_as_dark_as_their_weights():
     weights = random_weights(2, 3, 4, 5)
-    figure = heat_maps(weights, QUERIES, KEYS, title="attention")
+    figure = draw_heat_maps(weights, QUERIES, KEYS, title="attention")
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[::-1] / 255  # from the bottom
@@ -59,7 +59,8 @@ def test_each_head_has_a_map_whose_cells_are_as_dark_as_their_weights():
 
 def test_tokens_and_names_are_text(tmp_path):
     root = svg(
-        heat_maps(random_weights(1, 1, 4, 5), QUERIES, KEYS, column_names=["mean"], title="of $x$"), tmp_path / "a.svg"
+        draw_heat_maps(random_weights(1, 1, 4, 5), QUERIES, KEYS, column_names=["mean"], title="of $x$"),
+        tmp_path / "a.svg",
     )
     words = texts(root)
     for text in (
@@ -77,7 +78,9 @@ def test_tokens_and_names_are_text(tmp_path):
         "key",
     ):
         assert text in words
-    words = texts(svg(lines(random_weights(2, 4, 5), QUERIES, KEYS, names=["first", "second"]), tmp_path / "b.svg"))
+    words = texts(
+        svg(draw_lines(random_weights(2, 4, 5), QUERIES, KEYS, names=["first", "second"]), tmp_path / "b.svg")
+    )
     for text in ("Ein", "Spiel", "·haus", "A", "play", "·house", "$", "first", "second"):
         assert text in words
     assert words.count("<end>") == 2
@@ -89,10 +92,10 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
     weights[1] = [[0, 0.4, 0.6], [0, 0, 1], [1, 0, 0]]
     pieces = ["▁a", "▁b", "▁c"]
     blue, orange = "#0072b2", "#e69f00"
-    actual = strokes(svg(lines(weights, pieces, pieces), tmp_path / "all.svg"))
+    actual = strokes(svg(draw_lines(weights, pieces, pieces), tmp_path / "all.svg"))
     first = [(blue, 0.75), (blue, 0.25), (blue, 1.0), (blue, 0.5), (blue, 0.495)]
     assert actual == [*first, (orange, 0.4), (orange, 0.6), (orange, 1.0), (orange, 1.0)]
-    single_color = svg(lines(weights, pieces, pieces, colors=[1, 0], only=[0]), tmp_path / "one.svg")
+    single_color = svg(draw_lines(weights, pieces, pieces, colors=[1, 0], only=[0]), tmp_path / "one.svg")
     assert strokes(single_color) == [(orange, 0.75), (orange, 0.25), (blue, 0.4), (blue, 0.6)]
 
 
@@ -101,9 +104,9 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
 def test_pictures_of_long_sentences_are_truncated_with_a_note(tokens):
     pieces = ["▁word"] * tokens
     for figure in (
-        heat_maps(random_weights(6, 16, tokens, tokens), pieces, pieces, title="it"),
-        heat_maps(random_weights(1, 1, tokens, tokens), pieces, pieces, title="it"),
-        lines(random_weights(8, tokens, tokens), pieces, pieces, title="it"),
+        draw_heat_maps(random_weights(6, 16, tokens, tokens), pieces, pieces, title="it"),
+        draw_heat_maps(random_weights(1, 1, tokens, tokens), pieces, pieces, title="it"),
+        draw_lines(random_weights(8, tokens, tokens), pieces, pieces, title="it"),
     ):
         assert max(figure.get_size_inches()) < 22
         assert figure.get_suptitle() == ("it" if tokens == MOST_TOKENS else "it\n(the first 80 of 300 tokens)")
@@ -112,4 +115,4 @@ def test_pictures_of_long_sentences_are_truncated_with_a_note(tokens):
 @pytest.mark.parametrize("shape", [(1, 2, 4, 4), (1, 0, 4, 5)])
 def test_weights_with_a_wrong_shape_are_rejected(shape):
     with pytest.raises(ValueError, match=rf"for 4 queries and 5 keys; got the shape \({', '.join(map(str, shape))}\)"):
-        heat_maps(np.ones(shape), QUERIES, KEYS)
+        draw_heat_maps(np.ones(shape), QUERIES, KEYS)

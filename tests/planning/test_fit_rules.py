@@ -98,6 +98,11 @@ def test_the_number_of_updates_depends_on_the_chosen_layers_and_entries():
     assert (values["updates"], values["model.num_encoder_layers"], values["train.warmup_steps"]) == (650, "4", 160)
 
 
+def test_the_number_of_updates_of_the_presets_recipe_depends_on_the_entries_as_well():
+    """Of 180,000 units of work, an update of twice the tokens takes two with 8,000 entries, and 4.6 with 37,000."""
+    assert [choose_values(pairs, 600)["updates"] for pairs in (100_000, 10_000_000)] == [90_000, 39_046]
+
+
 def test_too_few_pairs_are_rejected():
     with pytest.raises(InputError, match=f"the text has 199 pairs that can be used; at least {FEWEST_PAIRS} are"):
         choose(FEWEST_PAIRS - 1, 60, SPEED)

@@ -153,7 +153,7 @@ def beam_search(
     patience: float = 0.0,
     options: Options | None = None,
 ) -> list[tuple]:
-    """Returns [(tokens, score, log_prob)], best first: finished hypotheses, or living ones that meet the constraints."""
+    """Returns [(tokens, score, log_prob)], best first: finished hypotheses, or living ones that meet constraints."""
     options = options or Options(alpha=alpha, min_length=min_length, patience=patience)
     size = beam // options.num_groups
     groups = [_Group(limit, size, options) for _ in range(options.num_groups)]

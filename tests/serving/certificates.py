@@ -1,4 +1,4 @@
-"""Certificates for tests, made by openssl."""
+"""Certificates for tests, created with openssl."""
 
 import pathlib
 import shutil
@@ -8,7 +8,7 @@ import pytest
 
 
 def make_certificate(folder: pathlib.Path) -> tuple[str, str]:
-    """Files with a certificate for localhost that is its own authority, and with its key."""
+    """Writes a self-signed certificate for localhost and its key, and returns their paths."""
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
     certificate, key = folder / "certificate.pem", folder / "key.pem"

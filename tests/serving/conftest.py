@@ -1,4 +1,4 @@
-"""Two versions of the toy model, written once, and a server of the first; a browser; batchers."""
+"""A server of one toy model, a browser, and batchers."""
 
 import gc
 import shutil
@@ -7,14 +7,14 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def nothing_set_aside(monkeypatch):
-    """What a server sets aside is not set aside here: a process of tests holds much more, and it would take seconds."""
-    monkeypatch.setattr("t2t_keras.serving.versions._set_aside", lambda: None)
+def without_freezing(monkeypatch):
+    """Disables `_freeze_objects`, which would take seconds, because tests have more objects than a server."""
+    monkeypatch.setattr("t2t_keras.serving.versions._freeze_objects", lambda: None)
 
 
 @pytest.fixture
-def without_collector():
-    """No cycle is freed: what goes away is held by nothing."""
+def without_gc():
+    """Turns the garbage collector off, so that only objects without references are freed."""
     gc.disable()
     yield
     gc.enable()
@@ -32,7 +32,7 @@ def versions_1_and_2(tmp_path_factory):
 
 @pytest.fixture
 def export_dir(versions_1_and_2, tmp_path):
-    """A directory of its own with version 1."""
+    """A directory with version 1, for one test."""
     folder = tmp_path / "toy"
     shutil.copytree(versions_1_and_2 / "1", folder / "1")
     return folder
@@ -71,24 +71,24 @@ def client(server):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    from tests.serving.page_driver import started_browser
+    from tests.serving.page_driver import start_browser
 
-    browser = started_browser(tmp_path_factory.mktemp("profile"))
+    browser = start_browser(tmp_path_factory.mktemp("profile"))
     yield browser
     browser.quit()
 
 
 @pytest.fixture
-def make():
+def make_batcher():
     from t2t_keras.serving.batcher import Batcher
 
     batchers = []
 
-    def make(size=4, streams=1, queue=10**9, cost=10**9, on_batch=lambda rows: None):
+    def make_batcher(size=4, streams=1, queue=10**9, cost=10**9, on_batch=lambda rows: None):
         batchers.append(Batcher(size, cost, streams, queue, on_batch))
         return batchers[-1]
 
-    yield make
+    yield make_batcher
     for batcher in batchers:
         batcher.close(20)
         assert not any(stream.is_alive() for stream in batcher._streams)

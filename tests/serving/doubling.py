@@ -1,4 +1,4 @@
-"""A batcher's stand-in for a signature, and calls of it."""
+"""A signature that doubles numbers, for tests of batchers."""
 
 import threading
 
@@ -8,7 +8,7 @@ from t2t_keras.serving.request_errors import Code, ServingError
 
 
 class Doubler:
-    """Doubles; notes its batches, waits at a gate, refuses a value."""
+    """Doubles its input, records its batches, waits at a gate, and rejects one value."""
 
     name = "double"
 
@@ -31,17 +31,17 @@ class Doubler:
 
 
 def submit(batcher, function, *rows):
-    """Numbers from 100 on cost as much as they are, the others 1."""
+    """Numbers of 100 or more cost their value, and other numbers cost 1."""
     costs = np.array([row if row >= 100 else 1 for row in rows])
     return batcher.submit(function, {"x": np.array(rows)}, costs, 30.0)
 
 
-def answer(future):
+def wait_for(future):
     return future.result(300)["y"].tolist()
 
 
-def behind_a_gate(batcher, function):
-    """Occupies the only stream, so that what comes next has to wait."""
+def occupy_stream(batcher, function):
+    """Occupies the only stream, so that later requests wait."""
     function.gate.clear()
     first = submit(batcher, function, 0)
     assert function.entered.wait(300)

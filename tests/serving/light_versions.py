@@ -1,22 +1,22 @@
-"""Versions of a stand-in for a model, which need no TensorFlow."""
+"""Versions of a fake model that does not need TensorFlow."""
 
 from t2t_keras.serving.versions import Versions
 
 
-class Light:
-    """A stand-in for a model, of which the directory holds a file that says whether it can be loaded."""
+class FakeModel:
+    """A fake model that loads if its directory has a file with the content "good"."""
 
     def __init__(self, path, version):
         if (path / "model").read_text() != "good":
             raise ValueError("not\n good")
-        self.path, self.version, self.look = path, version, (path / "model").stat().st_mtime_ns
+        self.path, self.version, self.mtime = path, version, (path / "model").stat().st_mtime_ns
 
     @property
     def is_as_loaded(self):
-        return (self.path / "model").exists() and (self.path / "model").stat().st_mtime_ns == self.look
+        return (self.path / "model").exists() and (self.path / "model").stat().st_mtime_ns == self.mtime
 
 
-def write(folder, version, content="good"):
+def write_version(folder, version, content="good"):
     path = folder / str(version)
     path.mkdir(parents=True, exist_ok=True)
     (path / "model").write_text(content)
@@ -26,8 +26,8 @@ def states(versions):
     return {status.version: status.state for status in versions.statuses()}
 
 
-def following(folder, **settings):
+def open_versions(folder, **settings):
     folder.mkdir(exist_ok=True)
-    versions = Versions(folder, "mine", load=Light, **settings)
+    versions = Versions(folder, "mine", load=FakeModel, **settings)
     versions.poll()
     return versions

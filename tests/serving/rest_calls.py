@@ -1,4 +1,4 @@
-"""Requests of the REST interface, and what the server counts of them."""
+"""Calls of the REST interface, and its metrics."""
 
 import contextlib
 import json
@@ -16,24 +16,24 @@ def metric(client, name):
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line.startswith(name)}
 
 
-def events(answer):
-    """Pairs of a name, "" for what is not the last, and what was sent."""
+def events(response):
+    """Yields the name, which is "" except for the last event, and the data of each event."""
     name = ""
-    for line in answer.iter_lines():
+    for line in response.iter_lines():
         if line.startswith("data: "):
             yield name, json.loads(line.removeprefix("data: "))
         name = line.removeprefix("event: ") if line.startswith("event: ") else ""
 
 
 @contextlib.contextmanager
-def streamed(client, body, where=MODEL):
-    with client.stream("POST", f"{where}:stream", content=json.dumps(body).encode()) as answer:
-        assert answer.status_code == 200, answer.read()
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        assert "content-encoding" not in answer.headers
-        yield events(answer)
+def open_stream(client, body, where=MODEL):
+    with client.stream("POST", f"{where}:stream", content=json.dumps(body).encode()) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        assert "content-encoding" not in response.headers
+        yield events(response)
 
 
-def all_events(client, body, where=MODEL):
-    with streamed(client, body, where) as found:
-        return list(found)
+def read_events(client, body, where=MODEL):
+    with open_stream(client, body, where) as stream:
+        return list(stream)

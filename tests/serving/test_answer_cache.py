@@ -1,4 +1,4 @@
-"""Answers that are kept: which rows run, what leaves, what is never kept; and a server that keeps them."""
+"""The cache of answers: hits, eviction, uncached outputs, and a server with a cache."""
 
 import json
 import shutil
@@ -20,13 +20,13 @@ from t2t_keras.serving.request_errors import ServingError
 from t2t_keras.serving.served_models import Model
 from t2t_keras.serving.server import Server
 from tests.serving import toy
-from tests.serving.doubling import Doubler, answer, behind_a_gate
+from tests.serving.doubling import Doubler, occupy_stream, wait_for
 from tests.serving.rest_calls import metric
 from tests.waiting import wait_until
 
 
 class Repeatable(Doubler):
-    """Doubles, always alike."""
+    """A doubler whose outputs depend only on its inputs."""
 
     repeatable = True
 
@@ -36,146 +36,146 @@ class Repeatable(Doubler):
 
 
 @pytest.fixture
-def ask(make):
-    """Asks a cache for some rows; what it has not runs in a batcher with batches of one size."""
-    batcher = make(size=100)
+def submit_to(make_batcher):
+    """Submits rows to a cache; a batcher runs the rows that are not cached."""
+    batcher = make_batcher(size=100)
 
-    def ask(cache, function, *rows):
+    def submit_to(cache, function, *rows):
         def run(inputs, number):
             return batcher.submit(function, inputs, np.ones(number, np.int64), 30.0)
 
         return cache.submit(function, {"x": np.array(rows)}, len(rows), run)
 
-    ask.batcher = batcher
-    return ask
+    submit_to.batcher = batcher
+    return submit_to
 
 
-def test_only_what_is_missing_runs_and_the_order_stays(ask):
+def test_only_missing_rows_run_and_the_order_stays(submit_to):
     counted, function = [], Repeatable()
     cache = AnswerCache(10**6, lambda *rows: counted.append(rows))
-    assert answer(ask(cache, function, 1, 2)) == [2, 4]
-    assert answer(ask(cache, function, 3, 2, 4, 1, 3)) == [6, 4, 8, 2, 6]
-    assert answer(ask(cache, function, 4, 3)) == [8, 6]
+    assert wait_for(submit_to(cache, function, 1, 2)) == [2, 4]
+    assert wait_for(submit_to(cache, function, 3, 2, 4, 1, 3)) == [6, 4, 8, 2, 6]
+    assert wait_for(submit_to(cache, function, 4, 3)) == [8, 6]
     assert function.batches == [[1, 2], [3, 4, 3]]
     assert counted == [(0, 2), (2, 3), (2, 0)]
-    assert cache.num_bytes == sum(size for _, size in cache._entries.values()), "the row that came twice counts once"
+    assert cache.num_bytes == sum(size for _, size in cache._entries.values()), "a repeated row counts once"
 
 
-def test_what_was_not_asked_for_the_longest_leaves(ask):
+def test_the_least_recently_used_rows_are_evicted(submit_to):
     function = Repeatable()
     cache = AnswerCache(10**6)
-    answer(ask(cache, function, 0))
+    wait_for(submit_to(cache, function, 0))
     cache = AnswerCache(3 * cache.num_bytes)
     for row in (1, 2, 3, 1, 4):
-        answer(ask(cache, function, row))
+        wait_for(submit_to(cache, function, row))
     assert function.batches == [[0], [1], [2], [3], [4]]
-    answer(ask(cache, function, 1, 3, 4))
-    answer(ask(cache, function, 2))
+    wait_for(submit_to(cache, function, 1, 3, 4))
+    wait_for(submit_to(cache, function, 2))
     assert function.batches[5:] == [[2]]
 
 
-def test_an_answer_larger_than_the_limit_is_not_kept(ask):
+def test_answers_larger_than_the_limit_are_not_cached(submit_to):
     function, cache = Repeatable(), AnswerCache(100)
     for _ in range(2):
-        assert answer(ask(cache, function, 1)) == [2]
+        assert wait_for(submit_to(cache, function, 1)) == [2]
     assert function.batches == [[1], [1]] and cache.num_bytes == 0
 
 
-def test_what_cannot_be_merged_is_kept_as_a_whole(ask):
+def test_calls_that_cannot_be_merged_are_cached_whole(submit_to):
     counted, function = [], Repeatable(mergeable=False)
     cache = AnswerCache(10**6, lambda *rows: counted.append(rows))
     for rows in [(1, 2), (1,), (2, 1), (1, 2)]:
-        assert answer(ask(cache, function, *rows)) == [2 * row for row in rows]
+        assert wait_for(submit_to(cache, function, *rows)) == [2 * row for row in rows]
     assert function.batches == [[1, 2], [1], [2, 1]]
     assert counted == [(0, 2), (0, 1), (0, 2), (2, 0)]
 
 
-def test_what_is_not_repeatable_is_never_kept(ask):
+def test_calls_that_are_not_repeatable_are_not_cached(submit_to):
     function, cache = Repeatable(), AnswerCache(10**6)
     function.repeatable = False
     for _ in range(2):
-        assert answer(ask(cache, function, 1)) == [2]
+        assert wait_for(submit_to(cache, function, 1)) == [2]
     assert function.batches == [[1], [1]] and cache.num_bytes == 0
     future = Future()
-    assert cache.submit(Repeatable(), {}, 1, lambda inputs, rows: future) is future, "nor is what has no inputs"
+    assert cache.submit(Repeatable(), {}, 1, lambda inputs, rows: future) is future, "a call without inputs"
 
 
-def test_signatures_have_separate_answers(ask):
+def test_signatures_have_separate_answers(submit_to):
     cache, functions = AnswerCache(10**6), [Repeatable(1), Repeatable(2)]
     for function in functions * 2:
-        assert answer(ask(cache, function, 5)) == [10]
-    kept = cache.num_bytes
+        assert wait_for(submit_to(cache, function, 5)) == [10]
+    num_bytes = cache.num_bytes
     cache.forget(functions[:1])
-    assert cache.num_bytes == kept / 2
+    assert cache.num_bytes == num_bytes / 2
     for function in functions:
-        answer(ask(cache, function, 5))
+        wait_for(submit_to(cache, function, 5))
     assert [function.batches for function in functions] == [[[5], [5]], [[5]]]
 
 
-def test_a_row_that_is_kept_does_not_hold_its_batch(ask):
+def test_cached_rows_do_not_reference_their_batch(submit_to):
     cache = AnswerCache(10**6)
-    batch = ask(cache, Repeatable(), *range(20)).result(300)["y"]
+    batch = submit_to(cache, Repeatable(), *range(20)).result(300)["y"]
     assert len(cache._entries) == 20
     assert not any(np.shares_memory(outputs["y"], batch) for outputs, _ in cache._entries.values())
 
 
-def test_an_answer_that_is_not_kept_goes_with_its_future(ask, without_collector):
-    future = ask(AnswerCache(1), Repeatable(), 1)
-    held = weakref.ref(future.result(300)["y"])
+def test_uncached_answers_are_freed_with_their_future(submit_to, without_gc):
+    future = submit_to(AnswerCache(1), Repeatable(), 1)
+    reference = weakref.ref(future.result(300)["y"])
     del future
-    wait_until(lambda: held() is None)
+    wait_until(lambda: reference() is None)
 
 
-def test_failures_are_not_kept_and_reach_who_asked(ask):
+def test_failures_are_raised_and_not_cached(submit_to):
     function, cache = Repeatable(bad=2), AnswerCache(10**6)
-    assert answer(ask(cache, function, 1)) == [2]
+    assert wait_for(submit_to(cache, function, 1)) == [2]
     for _ in range(2):
         with pytest.raises(ServingError, match="no 2"):
-            answer(ask(cache, function, 1, 2))
+            wait_for(submit_to(cache, function, 1, 2))
     assert function.batches == [[1], [2], [2]]
 
 
-def test_outputs_that_are_not_in_rows_are_not_kept(ask):
+def test_outputs_without_rows_are_not_cached(submit_to):
     class Odd(Repeatable):
         def run(self, inputs):
             return {name: array[:1] for name, array in super().run(inputs).items()}
 
     function, cache = Odd(), AnswerCache(10**6)
-    assert answer(ask(cache, function, 7, 8)) == [14]
+    assert wait_for(submit_to(cache, function, 7, 8)) == [14]
     assert cache.num_bytes == 0
-    assert answer(ask(cache, function, 7)) == [14]
+    assert wait_for(submit_to(cache, function, 7)) == [14]
     with pytest.raises(ServingError, match="for 2 rows"):
-        answer(ask(cache, function, 7, 8, 9))
+        wait_for(submit_to(cache, function, 7, 8, 9))
 
 
-def test_giving_up_drops_what_has_not_begun(ask):
+def test_cancelled_calls_that_have_not_started_never_run(submit_to):
     function, cache = Repeatable(), AnswerCache(10**6)
-    answer(ask(cache, function, 1))
-    first = behind_a_gate(ask.batcher, function)
-    waiting = [ask(cache, function, 1, 2), ask(cache, function, 3)]
+    wait_for(submit_to(cache, function, 1))
+    first = occupy_stream(submit_to.batcher, function)
+    waiting = [submit_to(cache, function, 1, 2), submit_to(cache, function, 3)]
     for future in waiting:
         assert future.cancel()
     function.gate.set()
-    assert answer(first) == [0]
-    wait_until(lambda: ask.batcher.waiting == 0)
+    assert wait_for(first) == [0]
+    wait_until(lambda: submit_to.batcher.waiting == 0)
     for future in waiting:
         with pytest.raises(CancelledError):
-            answer(future)
-    assert answer(ask(cache, function, 4)) == [8]
+            wait_for(future)
+    assert wait_for(submit_to(cache, function, 4)) == [8]
     assert function.batches == [[1], [0], [4]]
 
 
-def test_a_closed_cache_keeps_nothing(ask):
+def test_a_closed_cache_stores_nothing(submit_to):
     function, cache = Repeatable(), AnswerCache(10**6)
-    answer(ask(cache, function, 1))
+    wait_for(submit_to(cache, function, 1))
     cache.close()
     for _ in range(2):
-        assert answer(ask(cache, function, 1)) == [2]
+        assert wait_for(submit_to(cache, function, 1)) == [2]
     assert function.batches == [[1], [1], [1]] and cache.num_bytes == 0
 
 
 def texts_backwards(inputs, rows):
-    """A function's answer, at once: texts and numbers."""
+    """A function that responds immediately with texts and numbers."""
     future = Future()
     texts = [text[::-1] + b"." for text in inputs["text"].tolist()]
     future.set_result({"translation": np.array(texts, object), "score": np.ones(rows, np.float32)})
@@ -183,7 +183,7 @@ def texts_backwards(inputs, rows):
 
 
 @pytest.mark.parametrize("length", [1, 100])
-def test_memory_is_no_more_than_what_is_counted(length):
+def test_counted_memory_bounds_actual_memory(length):
     cache = AnswerCache(10**9)
     tracemalloc.start()
     try:
@@ -197,11 +197,11 @@ def test_memory_is_no_more_than_what_is_counted(length):
     assert 0.5 * cache.num_bytes < grown <= cache.num_bytes
 
 
-def test_inputs_are_told_apart_by_value_and_by_place():
-    function, cache, asked = Repeatable(mergeable=False), AnswerCache(10**6), []
+def test_cache_keys_depend_on_values_and_positions():
+    function, cache, submitted = Repeatable(mergeable=False), AnswerCache(10**6), []
 
     def run(inputs, rows):
-        asked.append(inputs)
+        submitted.append(inputs)
         return texts_backwards({"text": np.array([b"a"], object)}, rows)
 
     inputs = [
@@ -214,11 +214,11 @@ def test_inputs_are_told_apart_by_value_and_by_place():
     ]
     for call in [*inputs, *inputs]:
         cache.submit(function, call, 1, run)
-    assert len(asked) == len(inputs)
+    assert len(submitted) == len(inputs)
 
 
-class Draws(tf.Module):
-    """Functions of their inputs alone, and others."""
+class MixedFunctions(tf.Module):
+    """Functions that depend only on their inputs, and functions that do not."""
 
     def __init__(self):
         super().__init__()
@@ -238,19 +238,19 @@ class Draws(tf.Module):
         return {"counted": tf.fill(tf.shape(text), self.count.assign_add(1))}
 
 
-def test_signatures_that_draw_count_or_look_at_a_clock_are_not_repeatable(tmp_path):
-    draws = Draws()
+def test_stateful_and_random_signatures_are_not_repeatable(tmp_path):
+    functions = MixedFunctions()
     names = ("plain", "drawn", "counted")
-    tf.saved_model.save(draws, str(tmp_path), signatures={name: getattr(draws, name) for name in names})
+    tf.saved_model.save(functions, str(tmp_path), signatures={name: getattr(functions, name) for name in names})
     (graph,) = saved_model_pb2.SavedModel.FromString((tmp_path / "saved_model.pb").read_bytes()).meta_graphs
     assert repeatable(graph) & set(names) == {"plain"}
     for function in graph.graph_def.library.function:
         for node in function.node_def:
             node.op = node.op.replace("StringUpper", "OfALibrary")
-    assert not repeatable(graph) & set(names), "an operation that TensorFlow does not know could be of any kind"
+    assert not repeatable(graph) & set(names), "an operation that TensorFlow does not know may have side effects"
 
 
-def test_a_model_knows_which_of_its_signatures_are(export_dir):
+def test_repeatable_signatures_of_a_model(export_dir):
     model = Model(export_dir / "1", 1)
     others = {name for name, signature in model.signatures.items() if not signature.repeatable}
     assert others == {"gate", "sample"}
@@ -261,7 +261,7 @@ def test_a_model_knows_which_of_its_signatures_are(export_dir):
     assert not any(signature.repeatable for signature in Model(export_dir / "1", 1).signatures.values())
 
 
-def test_a_server_keeps_answers_of_both_interfaces_until_their_version_is_unloaded(versions_1_and_2, export_dir):
+def test_both_interfaces_share_the_cache_until_the_version_is_unloaded(versions_1_and_2, export_dir):
     server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0, poll_seconds=0.05, cache_bytes=10**6))
     server.start()
     request = predict_pb2.PredictRequest()
@@ -307,7 +307,7 @@ def test_a_server_keeps_answers_of_both_interfaces_until_their_version_is_unload
         assert server.stop()
 
 
-def test_the_order_of_inputs_makes_no_other_call():
+def test_cache_keys_ignore_the_order_of_inputs():
     cache, calls = AnswerCache(10**6), []
 
     def run(inputs, rows):

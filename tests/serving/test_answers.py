@@ -1,4 +1,4 @@
-"""Answers that clients do not read: what they take in memory is bounded for all of them together, and in time."""
+"""Answers that clients do not read: their total memory and their time are bounded."""
 
 import contextlib
 import json
@@ -22,12 +22,12 @@ from tests.attack.hostile_clients import status
 from tests.serving.rest_calls import MODEL, metric
 from tests.waiting import wait_until
 
-LETTERS = 1400  # of a `square`, an answer of 7.8 MB: more than a connection's buffers hold
+LETTERS = 1400  # a `square` response of 7.8 MB exceeds the buffers of a connection
 BYTES = 4 * LETTERS**2
 UNSENT = "t2t_serving_unsent_bytes"
 
 
-def test_answers_have_room_until_they_are_sent():
+def test_unsent_answers_are_bounded():
     unsent = UnsentAnswers(100)
     first = unsent.add(60)
     with pytest.raises(Busy, match="60 bytes .* and 50 more .* max_unsent_bytes=100"):
@@ -37,17 +37,17 @@ def test_answers_have_room_until_they_are_sent():
     first()
     assert unsent.num_bytes == 40
     second()
-    unsent.add(1000)()  # alone it may be of any size
+    unsent.add(1000)()  # a single answer may have any size
     assert unsent.num_bytes == 0
 
 
-def test_what_outputs_take():
+def test_memory_of_outputs():
     texts = np.array([b"x" * 1000, b""], object)
     assert memory_of({"a": np.zeros([3, 5], np.float32)}) == 60
     assert 1000 < memory_of({"a": texts}) < 1200
 
 
-def test_the_time_for_an_answer_grows_with_its_size():
+def test_time_limit_grows_with_the_size_of_the_answer():
     assert 10 < seconds_to_send(1000) < 30
     assert 60 < seconds_to_send(16 << 20) < 600
 
@@ -65,7 +65,7 @@ def server(versions_1_and_2):
 
 @pytest.fixture
 def answers(monkeypatch):
-    """References to the tables of all large answers, sent or refused, that do not keep them."""
+    """Weak references to the tables of all large answers."""
     tables = []
 
     def measured(outputs):
@@ -83,8 +83,8 @@ def unsent(client):
 
 
 @contextlib.contextmanager
-def slow_reader(server):
-    """A client that asks for a large answer and does not read it yet."""
+def open_slow_reader(server):
+    """A client that requests a large answer and does not read it yet."""
     body = json.dumps({"signature_name": "square", "inputs": ["a" * LETTERS]}).encode()
     head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     with socket.socket() as connection:
@@ -102,29 +102,29 @@ def square(letters):
     return request
 
 
-def channel_of_any_size(server):
+def open_channel(server):
     return grpc.insecure_channel(server.grpc_address, [("grpc.max_receive_message_length", -1)])
 
 
 @pytest.mark.integration
-def test_slow_readers_of_large_answers_have_a_budget_together(server, client, answers, without_collector):
-    """Six readers of 16 MB, for whom 1.5 kB were asked each, held 316 MB."""
-    with contextlib.ExitStack() as stack, channel_of_any_size(server) as channel:
-        readers = [stack.enter_context(slow_reader(server)) for _ in range(2)]
+def test_slow_readers_of_large_answers_share_a_budget(server, client, answers, without_gc):
+    """Six readers of 16 MB, each requested with 1.5 kB, held 316 MB."""
+    with contextlib.ExitStack() as stack, open_channel(server) as channel:
+        readers = [stack.enter_context(open_slow_reader(server)) for _ in range(2)]
         assert [status(reader) for reader in readers] == [200, 200]
         assert unsent(client) == 2 * BYTES
         for _ in range(4):
-            with slow_reader(server) as refused:
+            with open_slow_reader(server) as refused:
                 assert status(refused) == 503
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         with pytest.raises(grpc.RpcError, match="max_unsent_bytes") as caught:
             stub.Predict(square(LETTERS), timeout=300)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-        # Nothing holds what was refused.
+        # Rejected answers are freed.
         wait_until(lambda: sum(answer() is not None for answer in answers) == 2)
-        # Small answers need no room.
+        # Small answers do not count towards the budget.
         assert stub.Predict(square(5), timeout=300).outputs
-        # One reads on and gets all of it; the other goes away.
+        # One client reads its whole answer, and the other disconnects.
         assert unsent(client) == 2 * BYTES
         text = b""
         while more := readers[0].recv(1 << 20):
@@ -138,18 +138,18 @@ def test_slow_readers_of_large_answers_have_a_budget_together(server, client, an
 
 
 def frame(kind, flags, stream, content):
-    """A frame of HTTP/2."""
+    """An HTTP/2 frame."""
     return struct.pack(">I", len(content))[1:] + struct.pack(">BBI", kind, flags, stream) + content
 
 
 def field(name, value):
-    """A header, not compressed."""
+    """An uncompressed HTTP/2 header."""
     return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 @pytest.mark.integration
-def test_a_grpc_client_that_takes_nothing_of_its_answer_is_given_up(server, client, monkeypatch):
-    """HTTP/2 lets a client say that it takes no bytes for now."""
+def test_grpc_clients_that_do_not_read_are_disconnected(server, client, monkeypatch):
+    """With a window of 0, an HTTP/2 client receives no bytes."""
     monkeypatch.setattr(grpc_service, "seconds_to_send", lambda size: 0.2)
     with socket.create_connection(("127.0.0.1", int(server.grpc_address.rpartition(":")[2])), 300) as connection:
         message = square(LETTERS).SerializeToString()

@@ -1,4 +1,4 @@
-"""What threads do reaches the event loop that waits for it: results, errors, and cancelling in both directions."""
+"""The event loop receives results, errors and cancellations of threads, and threads receive its cancellations."""
 
 import asyncio
 import threading
@@ -9,21 +9,21 @@ import pytest
 from t2t_keras.serving.arrivals import arrival, together
 
 
-def in_a_thread(function):
+def start_thread(function):
     thread = threading.Thread(target=function)
     thread.start()
     return thread
 
 
-async def waiting_for(*futures):
-    """Tasks that wait for the futures, each begun."""
+async def start_tasks(*futures):
+    """Starts one task per future, which waits for the future."""
     tasks = [asyncio.create_task(arrival(future)) for future in futures]
     await asyncio.sleep(0)
     return tasks
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the wait", "during the wait"])
-def test_a_result_and_an_error_arrive(before):
+def test_results_and_errors_arrive(before):
     async def run():
         result, error = Future(), Future()
 
@@ -33,9 +33,9 @@ def test_a_result_and_an_error_arrive(before):
 
         if before:
             work()
-        tasks = await waiting_for(result, error)
+        tasks = await start_tasks(result, error)
         if not before:
-            in_a_thread(work)
+            start_thread(work)
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     value, error = asyncio.run(run())
@@ -43,28 +43,28 @@ def test_a_result_and_an_error_arrive(before):
     assert isinstance(error, ValueError) and str(error) == "from a thread"
 
 
-@pytest.mark.parametrize("cancelled", ["wait", "future", "wait for what runs"])
+@pytest.mark.parametrize("cancelled", ["wait", "future", "wait for a running future"])
 def test_cancelling_the_wait_or_the_future_cancels_both(cancelled):
     async def run():
         future = Future()
-        (task,) = await waiting_for(future)
-        if cancelled == "wait for what runs":
-            future.set_running_or_notify_cancel()  # it cannot be cancelled any more
+        (task,) = await start_tasks(future)
+        if cancelled == "wait for a running future":
+            future.set_running_or_notify_cancel()  # a running future cannot be cancelled
         if cancelled == "future":
-            in_a_thread(future.cancel)
+            start_thread(future.cancel)
         else:
             task.cancel()
         await asyncio.wait([task])
-        if cancelled == "wait for what runs":
+        if cancelled == "wait for a running future":
             future.set_result(5)
             await asyncio.sleep(0)
         assert task.cancelled()
         return future.cancelled()
 
-    assert asyncio.run(run()) == (cancelled != "wait for what runs")
+    assert asyncio.run(run()) == (cancelled != "wait for a running future")
 
 
-def test_who_stops_waiting_keeps_no_other_from_its_answer():
+def test_cancelling_a_wait_does_not_affect_other_waits():
     async def run():
         futures = [Future(), Future()]
         first, second = (asyncio.create_task(arrival(future)) for future in futures)
@@ -72,24 +72,24 @@ def test_who_stops_waiting_keeps_no_other_from_its_answer():
         with together():
             for number, future in enumerate(futures):
                 future.set_result(number)
-        first.cancel()  # before the loop is told
+        first.cancel()  # before the loop receives the results
         return await asyncio.wait_for(second, 300)
 
     assert asyncio.run(run()) == 1
 
 
-def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
-    """Also if it fails in between; and by itself for what it does later."""
-    wakes = []
+def test_a_thread_wakes_the_loop_once_per_group_of_results(monkeypatch):
+    """The thread wakes the loop also if the block fails, and wakes it again for later results."""
+    wake_ups = []
 
     async def run():
         loop = asyncio.get_running_loop()
         wake = loop.call_soon_threadsafe
         monkeypatch.setattr(
-            loop, "call_soon_threadsafe", lambda *arguments: wakes.append(arguments) or wake(*arguments)
+            loop, "call_soon_threadsafe", lambda *arguments: wake_ups.append(arguments) or wake(*arguments)
         )
         futures = [Future() for _ in range(9)]
-        tasks = await waiting_for(*futures)
+        tasks = await start_tasks(*futures)
         with pytest.raises(KeyError), together():
             for number, future in enumerate(futures[:8]):
                 future.set_result(number)
@@ -98,15 +98,15 @@ def test_a_thread_wakes_the_loop_once_for_all_that_it_did_together(monkeypatch):
         return await asyncio.wait_for(asyncio.gather(*tasks), 300)
 
     assert asyncio.run(run()) == list(range(9))
-    assert len(wakes) == 2
+    assert len(wake_ups) == 2
 
 
-def test_a_future_that_ends_after_the_loop_is_harmless():
+def test_results_after_the_end_of_the_loop_are_ignored():
     future = Future()
     future.set_running_or_notify_cancel()
 
     async def left():
-        (task,) = await waiting_for(future)
+        (task,) = await start_tasks(future)
         task.cancel()
         await asyncio.wait([task])
 

@@ -1,4 +1,4 @@
-"""Several models of one configuration over real sockets: policies, labels, a file that changes, ReloadConfig."""
+"""Several models of one configuration over real sockets: policies, labels, changed files and ReloadConfig."""
 
 import contextlib
 import shutil
@@ -31,14 +31,14 @@ def folder(versions_1_and_2, tmp_path):
 
 
 def rewrite(file, text):
-    """Replaces the file, as an editor or a mounted ConfigMap does."""
+    """Replaces the file by renaming, as an editor or a mounted ConfigMap does."""
     new = file.with_name("new")
     new.write_text(text)
     new.rename(file)
 
 
 class Calls:
-    """Asks a server which version of a model answers."""
+    """Calls a server, whose models return their version."""
 
     def __init__(self, server, channel, http):
         self.server, self.http = server, http
@@ -46,7 +46,7 @@ class Calls:
         self.models = model_service_pb2_grpc.ModelServiceStub(channel)
 
     def rest(self, path):
-        """The version that answers, or the status and the error."""
+        """The version of the response, or the status and the error."""
         body = {"signature_name": "single", "inputs": ["a"]}
         answer = self.http.post(f"http://{self.server.rest_address}/v1/models/{path}:predict", json=body)
         return (
@@ -66,14 +66,14 @@ class Calls:
         return self.models.HandleReloadConfigRequest(request, timeout=300)
 
 
-def serving(file, poll_seconds):
-    return serving_with(
+def serve(file, poll_seconds):
+    return serve_options(
         ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0, poll_seconds=poll_seconds)
     )
 
 
 @contextlib.contextmanager
-def serving_with(options, *substitutes):
+def serve_options(options, *substitutes):
     server = Server(options, Loader(*substitutes))
     server.start()
     with grpc.insecure_channel(server.grpc_address) as channel, httpx.Client(timeout=300) as http:
@@ -94,7 +94,7 @@ def test_models_policies_and_labels(folder):
             'version_labels { key: "next" value: 2 }',
         )
     )
-    with serving(file, 60) as calls:
+    with serve(file, 60) as calls:
         assert [calls.rest(name) for name in ("latest", "all", "first")] == [2, 2, 1]
         assert calls.rest("latest/versions/1") == (404, "Servable not found for request: Specific(latest, 1)")
         assert [calls.rest(f"all/versions/{version}") for version in (1, 2)] == [1, 2]
@@ -109,11 +109,11 @@ def test_models_policies_and_labels(folder):
 
 
 @pytest.mark.integration
-def test_a_file_that_changes_and_one_that_is_damaged(folder, caplog):
+def test_changed_and_damaged_configuration_files(folder, caplog):
     file = folder / "models.config"
     stable = f'name: "mine" base_path: "{folder}/both" version_labels {{ key: "stable" value: 2 }}'
     file.write_text(config(stable))
-    with serving(file, 0.05) as calls:
+    with serve(file, 0.05) as calls:
         assert calls.rest("mine/labels/stable") == 2 and calls.rest("other")[0] == 404
         rewrite(file, config(stable)[:-10])
         wait_until(lambda: "the models are unchanged" in caplog.text)
@@ -140,7 +140,7 @@ def test_a_file_that_changes_and_one_that_is_damaged(folder, caplog):
 def test_reload_config(folder):
     file = folder / "models.config"
     file.write_text(config(f'name: "mine" base_path: "{folder}/one"'))
-    with serving(file, 60) as calls:
+    with serve(file, 60) as calls:
         assert calls.rest("mine") == 1
         response = calls.reload(
             config(f'name: "mine" base_path: "{folder}/one"', f'name: "other" base_path: "{folder}/both"')
@@ -150,10 +150,10 @@ def test_reload_config(folder):
         versions = calls.server.core.models.get("mine")
         others = f'name: "other" base_path: "{folder}/both"'
         calls.reload(config(f'name: "mine" base_path: "{folder}//one/"', others))
-        assert calls.server.core.models.get("mine") is versions, "the folder is the same however it is spelled"
+        assert calls.server.core.models.get("mine") is versions, "paths are normalized"
         for text, words in [
             (config('name: "mine" base_path: "/nowhere"'), "ReloadConfigRequest: model 'mine': base_path /nowhere: no"),
-            ("custom_model_config {}", "custom_model_config is not served"),
+            ("custom_model_config {}", "custom_model_config is not supported"),
             ("", "no model"),
         ]:
             with pytest.raises(grpc.RpcError) as caught:
@@ -188,7 +188,7 @@ def test_reload_config(folder):
         (config(*["""name: "a" base_path: "BASE" """] * 101), ["101 models: the limit is 100"]),
     ],
 )
-def test_a_damaged_file_is_one_line(tmp_path, text, words):
+def test_errors_of_a_configuration_file(tmp_path, text, words):
     file = tmp_path / "models.config"
     file.write_text(text.replace("BASE", str(tmp_path)))
     with pytest.raises(InputError) as caught:
@@ -198,7 +198,7 @@ def test_a_damaged_file_is_one_line(tmp_path, text, words):
     assert all(word in message for word in words), message
 
 
-def test_one_model_or_a_file_that_is_there_must_be_given(tmp_path):
+def test_either_a_model_or_a_configuration_file_is_required(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.config: No such file"):
         Core(ServingOptions(model_config_file=str(tmp_path / "nowhere.config")))
     for folder, file in ((str(tmp_path), "models.config"), ("", "")):
@@ -209,7 +209,7 @@ def test_one_model_or_a_file_that_is_there_must_be_given(tmp_path):
 
 
 @pytest.mark.integration
-def test_another_engine_answers_for_each_model_that_it_can(folder, versions_1_and_2):
+def test_a_different_engine_serves_the_models_that_it_supports(folder, versions_1_and_2):
     file = folder / "models.config"
     models = [f'name: "{name}" base_path: "{folder}/{name}"' for name in ("both", "one")]
     file.write_text(config(*models))
@@ -222,9 +222,9 @@ def test_another_engine_answers_for_each_model_that_it_can(folder, versions_1_an
         return {"single": lambda text: {"version": tf.fill(tf.shape(text), 100 * len(path.parent.name))}}
 
     options = ServingOptions(model_config_file=str(file), rest_port=0, grpc_port=0, poll_seconds=60)
-    with serving_with(options, substitutes) as calls:
+    with serve_options(options, substitutes) as calls:
         assert [calls.rest(name) for name in ("both", "one", "both/versions/2")] == [400, 300, 400]
-        # A model that it cannot answer for is added: the others go on, and its status says why.
+        # Adding a model that the engine does not support: the other models stay, and its status has the reason.
         with pytest.raises(grpc.RpcError, match=f"no version could be loaded for odd from {folder}/odd"):
             calls.reload(config(*models, f'name: "odd" base_path: "{folder}/odd"'))
         assert [calls.rest(name) for name in ("both", "one")] == [400, 300]

@@ -1,4 +1,4 @@
-"""Slow, idle and numerous clients over real sockets: what they hold on to is bounded, and the others are served."""
+"""Slow, idle and numerous clients over real sockets: their resources are bounded, and other clients are served."""
 
 import asyncio
 import contextlib
@@ -12,26 +12,26 @@ import uvicorn
 
 from t2t_keras.serving import answers, connections, server
 from t2t_keras.serving.options import ServingOptions
-from tests.attack.hostile_clients import place
+from tests.attack.hostile_clients import host_and_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
 LARGE = 64 << 20
 LIMIT = 8
-PATIENCE = 300  # seconds that a busy machine may take for what takes a second
-LEFT = threading.Event()
+PATIENCE = 300  # seconds that a busy machine may need for one second of work
+DISCONNECTED = threading.Event()
 GET = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-async def app(scope, receive, send):
-    """/large answers with more than any buffer holds, /slow after a while.
+async def application(scope, receive, send):
+    """An application whose response to /large exceeds all buffers, and whose response to /slow is delayed.
 
-    /read reads the body. /gone waits until the client is gone.
+    /read reads the body, and /gone waits until the client disconnects.
     """
     if scope["path"] == "/gone":
         await asyncio.wait([scope["state"]["gone"]])
-        LEFT.set()
+        DISCONNECTED.set()
         return
     if scope["path"] == "/read":
         await receive()
@@ -43,8 +43,8 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": b"x" * size})
 
 
-class Watched(connections.BoundedProtocol):
-    """Notes of each client's address that its connection is accepted, what is written to it, and that it is gone."""
+class RecordingProtocol(connections.BoundedProtocol):
+    """Records by client address which connections are accepted and lost, and what is written to them."""
 
     accepted: set[tuple[str, int]] = set()
     gone: set[tuple[str, int]] = set()
@@ -63,19 +63,21 @@ class Watched(connections.BoundedProtocol):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick():
+def short_limits():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "_LOOK_SECONDS", 0.05)
+        patch.setattr(connections, "_CHECK_SECONDS", 0.05)
         patch.setattr(connections, "_HEAD_SECONDS", 1.0)
         patch.setattr(answers, "_SECONDS", 1.5)
-        patch.setattr(answers, "_BYTES_A_SECOND", 4 << 20)  # some four megabytes are in the system's buffers
+        patch.setattr(answers, "_BYTES_A_SECOND", 4 << 20)  # the buffers of the system hold about four megabytes
         yield
 
 
 @pytest.fixture(scope="module")
-def address(quick):
+def address(short_limits):
     listener = server.listen("127.0.0.1", 0)
-    config = uvicorn.Config(app, http=Watched, limit_concurrency=LIMIT + 1, log_config=None, lifespan="off", ws="none")
+    config = uvicorn.Config(
+        application, http=RecordingProtocol, limit_concurrency=LIMIT + 1, log_config=None, lifespan="off", ws="none"
+    )
     running = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(running.serve(sockets=[listener])))
     thread.start()
@@ -86,36 +88,36 @@ def address(quick):
 
 
 @contextlib.contextmanager
-def connected(address, source="127.0.0.1"):
+def connect(address, source="127.0.0.1"):
     with socket.socket() as connection:
         connection.bind((source, 0))
-        # A small buffer, so that a client that does not read soon stops the server's writing.
+        # A small buffer, so that a client that does not read soon blocks the server's writes.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
         connection.settimeout(300)
         connection.connect(address)
         yield connection
 
 
-def asked(connection, path=b""):
-    """The answer to a small request."""
+def get(connection, path=b""):
+    """Sends a small request and returns the response."""
     connection.sendall(GET % path)
-    found = b""
-    while not found.endswith((b"\r\n\r\nx", b"}")):
-        assert (more := connection.recv(1000)), found
-        found += more
-    return found
+    received = b""
+    while not received.endswith((b"\r\n\r\nx", b"}")):
+        assert (more := connection.recv(1000)), received
+        received += more
+    return received
 
 
 def read_to_end(connection):
     size = 0
     with contextlib.suppress(ConnectionResetError):
-        while found := connection.recv(1 << 20):
-            size += len(found)
+        while received := connection.recv(1 << 20):
+            size += len(received)
     return size
 
 
-def seconds_open(connection, sends=b""):
-    """How long the server lets a connection be, while it is sent a byte now and then."""
+def time_until_closed(connection, sends=b""):
+    """The seconds until the server closes a connection to which a client sends single bytes."""
     start = time.monotonic()
     connection.settimeout(0.1)
     while time.monotonic() - start < PATIENCE:
@@ -131,40 +133,40 @@ def seconds_open(connection, sends=b""):
 
 
 @pytest.mark.parametrize("head", [b"", b"GET / HTTP/1.1\r\n" + b"X" * 1000])
-def test_a_connection_that_sends_nothing_or_a_head_byte_by_byte_is_closed(address, head):
-    with connected(address) as connection:
-        assert 0.4 < seconds_open(connection, head) < PATIENCE
+def test_idle_connections_and_slow_headers_are_closed(address, head):
+    with connect(address) as connection:
+        assert 0.4 < time_until_closed(connection, head) < PATIENCE
 
 
-def test_a_client_that_asks_again_and_again_stays_connected(address):
-    with connected(address) as connection:
+def test_active_connections_stay_open(address):
+    with connect(address) as connection:
         for _ in range(20):
-            assert b" 200 OK" in asked(connection)
+            assert b" 200 OK" in get(connection)
             time.sleep(0.06)
 
 
-def test_an_idle_connection_is_kept_for_gateways(address):
-    """By `timeout_keep_alive`, which is 5 s here: a gateway would send its next request into one that is closed."""
-    with connected(address) as connection:
-        assert b" 200 OK" in asked(connection)
+def test_idle_connections_after_a_request_stay_open_for_gateways(address):
+    """Gateways reuse connections, so a connection stays open for `timeout_keep_alive`, 5 s here."""
+    with connect(address) as connection:
+        assert b" 200 OK" in get(connection)
         time.sleep(2.5 * connections._HEAD_SECONDS)
-        assert b" 200 OK" in asked(connection)
+        assert b" 200 OK" in get(connection)
 
 
-def test_an_answer_that_takes_its_time_comes(address):
-    with connected(address) as connection:
-        assert b" 200 OK" in asked(connection, b"slow")
+def test_slow_responses_arrive(address):
+    with connect(address) as connection:
+        assert b" 200 OK" in get(connection, b"slow")
 
 
-def test_an_answer_that_is_not_read_is_cut_off(address):
-    with connected(address) as connection:
+def test_unread_responses_are_aborted(address):
+    with connect(address) as connection:
         connection.sendall(GET % b"large")
-        wait_until(lambda: connection.getsockname() in Watched.gone)
+        wait_until(lambda: connection.getsockname() in RecordingProtocol.gone)
         assert 0 < read_to_end(connection) < LARGE
 
 
-def test_a_slow_reader_gets_all_of_it(address):
-    with connected(address) as connection:
+def test_slow_readers_receive_the_whole_response(address):
+    with connect(address) as connection:
         connection.sendall(GET % b"large")
         size = 0
         while size < LARGE:
@@ -174,58 +176,58 @@ def test_a_slow_reader_gets_all_of_it(address):
         assert size > LARGE
 
 
-def idle_clients(stack, address, source, number):
-    """Connections that send nothing, once the server has taken them."""
-    made = [stack.enter_context(connected(address, source)) for _ in range(number)]
-    names = {connection.getsockname() for connection in made}
-    wait_until(lambda: names <= Watched.accepted)
-    return made
+def open_idle_connections(stack, address, source, number):
+    """Opens connections that send nothing, and waits until the server has accepted them."""
+    opened = [stack.enter_context(connect(address, source)) for _ in range(number)]
+    names = {connection.getsockname() for connection in opened}
+    wait_until(lambda: names <= RecordingProtocol.accepted)
+    return opened
 
 
-def refusal(connection):
-    """What a connection is told that is not taken."""
+def read_error(connection):
+    """The error that the server sends on a rejected connection."""
     head, _, body = read_all(connection).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n") and b"Retry-After: 1" in head
     return json.loads(body)["error"]
 
 
 def read_all(connection):
-    found = b""
+    received = b""
     while more := connection.recv(1000):
-        found += more
-    return found
+        received += more
+    return received
 
 
-def test_a_client_with_many_idle_connections_shuts_nobody_out(address, monkeypatch):
-    """1,100 of them did."""
+def test_idle_connections_of_one_client_do_not_block_other_clients(address, monkeypatch):
+    """1,100 idle connections blocked the server."""
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 300.0)
     with contextlib.ExitStack() as stack:
-        idle_clients(stack, address, "127.0.0.1", LIMIT // 2)
+        open_idle_connections(stack, address, "127.0.0.1", LIMIT // 2)
         for _ in range(3 * LIMIT):
-            with connected(address) as connection:
+            with connect(address) as connection:
                 assert (
-                    refusal(connection)
+                    read_error(connection)
                     == "too many connections of 127.0.0.1: the limit is 4, half of max_connections=8"
                 )
-        with connected(address, "127.0.0.2") as other:
-            assert b" 200 OK" in asked(other)
-    with connected(address) as connection:
-        assert b" 200 OK" in asked(connection)
+        with connect(address, "127.0.0.2") as other:
+            assert b" 200 OK" in get(other)
+    with connect(address) as connection:
+        assert b" 200 OK" in get(connection)
 
 
-def test_too_many_connections_of_all_clients_are_told(address, monkeypatch):
+def test_connection_limit_of_all_clients(address, monkeypatch):
     monkeypatch.setattr(connections, "_HEAD_SECONDS", 300.0)
     with contextlib.ExitStack() as stack:
-        first = idle_clients(stack, address, "127.0.0.1", LIMIT // 2)
-        idle_clients(stack, address, "127.0.0.2", LIMIT // 2)
-        with connected(address, "127.0.0.3") as connection:
-            assert refusal(connection) == "too many connections: the limit is max_connections=8; try again later"
-        # Those that were there are answered.
-        assert b" 200 OK" in asked(first[0])
+        first = open_idle_connections(stack, address, "127.0.0.1", LIMIT // 2)
+        open_idle_connections(stack, address, "127.0.0.2", LIMIT // 2)
+        with connect(address, "127.0.0.3") as connection:
+            assert read_error(connection) == "too many connections: the limit is max_connections=8; try again later"
+        # Established connections are served.
+        assert b" 200 OK" in get(first[0])
 
 
-def test_what_is_no_http_is_told_in_json(address):
-    with connected(address) as connection:
+def test_errors_of_invalid_http_are_json(address):
+    with connect(address) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and b"application/json" in head
@@ -237,23 +239,23 @@ def chunked(*chunks):
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in (*chunks, b""))
 
 
-def test_a_body_in_chunks_of_a_byte_is_refused(address):
-    """Eight such clients stopped the event loop for 22 seconds."""
-    with connected(address) as connection:
+def test_bodies_in_tiny_chunks_are_rejected(address):
+    """Eight such clients blocked the event loop for 22 seconds."""
+    with connect(address) as connection:
         connection.sendall(chunked(*[b"x"] * 10_000))
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        assert json.loads(body) == {"error": "the body comes in chunks that are too small"}
+        assert json.loads(body) == {"error": "the chunks of the body are too small"}
 
 
-def test_requests_ahead_of_their_answers_are_bounded(address):
-    """A connection that sent them without end was 60 MB a second of memory."""
-    with connected(address) as connection:
+def test_pipelined_requests_are_bounded(address):
+    """A connection that sent requests without end cost 60 MB of memory per second."""
+    with connect(address) as connection:
         connection.sendall(GET % b"x" * 50)
-        found = b""
-        while found.count(b" 200 OK") < 50:
-            found += connection.recv(1 << 16)
-    with connected(address) as connection:
+        received = b""
+        while received.count(b" 200 OK") < 50:
+            received += connection.recv(1 << 16)
+    with connect(address) as connection:
 
         def send():
             with contextlib.suppress(ConnectionError):
@@ -264,34 +266,34 @@ def test_requests_ahead_of_their_answers_are_bounded(address):
         read_to_end(connection)
         sending.join(300)
         client = connection.getsockname()
-        wait_until(lambda: client in Watched.gone)
-    # The client may have been sending still, and then does not see it.
-    assert any(part.startswith(b"HTTP/1.1 400") for part in Watched.written[client])
+        wait_until(lambda: client in RecordingProtocol.gone)
+    # The client may still be sending, and then does not receive the response.
+    assert any(part.startswith(b"HTTP/1.1 400") for part in RecordingProtocol.written[client])
 
 
 @pytest.mark.parametrize(
-    ("request_", "ahead"),
+    ("first_data", "later_data"),
     [
         (GET % b"gone", b""),
         (GET % b"gone", GET % b"x"),
         (b"POST /gone HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nUpgrade: h2c\r\n\r\n", b"{}"),
     ],
-    ids=["one", "two", "one that offers HTTP/2"],
+    ids=["one request", "two requests", "offer of HTTP/2"],
 )
-def test_that_a_client_is_gone_is_told_whatever_it_has_sent(address, request_, ahead):
-    LEFT.clear()
-    with connected(address) as connection:
-        connection.sendall(request_)
-        wait_until(lambda: connection.getsockname() in Watched.accepted)
+def test_the_application_learns_that_a_client_has_disconnected(address, first_data, later_data):
+    DISCONNECTED.clear()
+    with connect(address) as connection:
+        connection.sendall(first_data)
+        wait_until(lambda: connection.getsockname() in RecordingProtocol.accepted)
         time.sleep(0.1)
-        connection.sendall(ahead)
-        assert not LEFT.wait(0.2)
-    assert LEFT.wait(PATIENCE)
+        connection.sendall(later_data)
+        assert not DISCONNECTED.wait(0.2)
+    assert DISCONNECTED.wait(PATIENCE)
 
 
 @pytest.fixture
-def empty_server(tmp_path):
-    """Starts a server without a model, of some settings."""
+def start_server(tmp_path):
+    """Starts servers without a model."""
     with contextlib.ExitStack() as stack:
 
         def start(**settings):
@@ -304,27 +306,27 @@ def empty_server(tmp_path):
         yield start
 
 
-def test_connections_of_grpc_are_limited_too(empty_server):
-    running = empty_server(max_connections=2)
+def test_grpc_connections_are_limited(start_server):
+    running = start_server(max_connections=2)
     with contextlib.ExitStack() as stack:
-        first = [stack.enter_context(connected(place(running.grpc_address))) for _ in range(2)]
+        first = [stack.enter_context(connect(host_and_port(running.grpc_address))) for _ in range(2)]
         assert all(connection.recv(1) for connection in first)  # the server's first frame
         for _ in range(5):
-            with connected(place(running.grpc_address)) as connection:
+            with connect(host_and_port(running.grpc_address)) as connection:
                 assert read_to_end(connection) == 0
 
 
 @pytest.mark.parametrize(("gateway", "taken"), [("127.0.0.0/8", 6), ("127.0.0.1", 6), ("127.0.0.2", 3), ("::1", 3)])
-def test_a_gateway_may_have_all_connections_and_no_more(empty_server, gateway, taken):
-    address = place(empty_server(max_connections=6, gateways=["10.0.0.0/8", gateway]).rest_address)
+def test_gateways_may_use_all_connections(start_server, gateway, taken):
+    address = host_and_port(start_server(max_connections=6, gateways=["10.0.0.0/8", gateway]).rest_address)
     with contextlib.ExitStack() as stack:
         for _ in range(taken):
-            assert b" 200 OK" in asked(stack.enter_context(connected(address)), b"server.json")
-        told = refusal(stack.enter_context(connected(address)))
-        assert told.startswith("too many connections: " if taken == 6 else "too many connections of 127.0.0.1: ")
+            assert b" 200 OK" in get(stack.enter_context(connect(address)), b"server.json")
+        error = read_error(stack.enter_context(connect(address)))
+        assert error.startswith("too many connections: " if taken == 6 else "too many connections of 127.0.0.1: ")
 
 
-def test_a_grpc_connection_that_never_begins_is_closed(empty_server, monkeypatch):
+def test_grpc_connections_without_a_handshake_are_closed(start_server, monkeypatch):
     monkeypatch.setitem(server._GRPC_CONNECTIONS, "grpc.server_handshake_timeout_ms", 500)
-    with connected(place(empty_server().grpc_address)) as connection:
+    with connect(host_and_port(start_server().grpc_address)) as connection:
         assert read_to_end(connection) < 1000

@@ -1,4 +1,4 @@
-"""Calls of signatures, and how long they are waited for."""
+"""Calls of signatures, and their time limits."""
 
 import asyncio
 from concurrent.futures import Future
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from t2t_keras.serving.request_errors import ServingError
-from tests.serving.http.test_streams import running
+from tests.serving.http.test_streams import serve
 from tests.serving.rest_calls import predict
 
 
@@ -15,7 +15,7 @@ def texts(*values):
     return {"text": np.array(values, object)}
 
 
-def test_calls_of_which_one_is_refused_leave_nothing_running(server, monkeypatch):
+def test_a_rejected_call_cancels_the_other_calls_of_its_request(server, monkeypatch):
     core, queued = server.core, []
     queue = core._batcher.submit
     monkeypatch.setattr(core._batcher, "submit", lambda *call: queued.append(queue(*call)) or queued[-1])
@@ -28,16 +28,28 @@ def test_calls_of_which_one_is_refused_leave_nothing_running(server, monkeypatch
             future.cancel()
 
 
-@pytest.mark.parametrize(("client", "wanted"), [(None, 30.0), (1000.0, 30.0), (2.0, 2.0)])
-def test_who_waits_longer_than_a_request_may_take_is_answered_no_later(server, monkeypatch, client, wanted):
+@pytest.mark.parametrize(("client", "expected"), [(None, 30.0), (1000.0, 30.0), (2.0, 2.0)])
+def test_time_limit_is_the_shorter_of_client_and_server(server, monkeypatch, client, expected):
     core, waits = server.core, []
     monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or Future())
     with core.lend("toy", None) as loan:
         core.submit(loan, loan.model.signature(""), texts(b"a"), client).cancel()
-    assert waits == [wanted]
+    assert waits == [expected]
 
 
-def test_turns_of_an_answer_that_has_begun_are_never_refused(server, monkeypatch):
+def test_only_the_first_call_of_a_request_can_be_rejected_by_a_full_queue(server, monkeypatch):
+    core, waits, futures = server.core, [], [Future() for _ in range(3)]
+    futures[0].set_result(texts(b"A"))  # as if it were in the cache
+    calls = iter(futures)
+    monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or next(calls))
+    with core.lend("toy", None) as loan:
+        core.submit_all(loan, [("", texts(b"a")), ("", texts(b"b")), ("", texts(b"c"))])
+    assert waits == [30.0, 30.0, None]
+    for future in futures:
+        future.cancel()
+
+
+def test_later_turns_of_a_stream_are_always_accepted(server, monkeypatch):
     core, waits = server.core, []
 
     def turn(signature, inputs, costs, seconds):
@@ -57,15 +69,15 @@ def test_turns_of_an_answer_that_has_begun_are_never_refused(server, monkeypatch
     assert waits == [core.options.request_seconds, None]
 
 
-def test_a_turn_is_waited_for_no_longer_than_all_turns_may_take(server):
+def test_turns_share_one_time_limit(server):
     assert server.core.options.request_seconds == 30.0
     with pytest.raises(ServingError, match="no answer within request_seconds=30"):
         asyncio.run(asyncio.wait_for(server.core.outputs(Future(), 0.05), 10))
 
 
 @pytest.mark.integration
-def test_a_server_that_closes_answers_from_no_cache(export_dir):
-    with running(export_dir, cache_bytes=10**6) as (server, client):
+def test_closed_server_does_not_serve_from_the_cache(export_dir):
+    with serve(export_dir, cache_bytes=10**6) as (server, client):
         assert predict(client, {"instances": ["ab"]}).status_code == 200
         core = server.core
         with core.lend("toy", None) as loan:

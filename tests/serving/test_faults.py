@@ -1,4 +1,4 @@
-"""Good and bad requests of every kind at once, over both interfaces: nothing is mixed up and nothing falls over."""
+"""Valid and invalid requests of every kind at once over both interfaces: each gets its own response."""
 
 import json
 import random
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.integration
 
 NUM_REQUESTS, NUM_CLIENTS = 2000, 16
 WORDS = ["Hund", "Katze", "größer", "日本語", "", "a b c", "1 2", "x" * 50]
-# What a client can do wrong, and how REST and gRPC answer it; disconnecting gets no answer.
+# Mistakes of clients; a disconnected client gets no response.
 FAULTS = ["no JSON", "no UTF-8", "wrong type", "wrong name", "empty", "too large", "too many", "bad word", "disconnect"]
 
 
 def draw(seed):
-    """A request: signature, inputs, interface, fault; the same for the same seed."""
+    """A random request for a seed: signature, inputs, interface and fault."""
     random_ = random.Random(seed)
     rows = random_.randint(1, 10)
     texts = np.array([f"{random_.choice(WORDS)} {seed}".encode() for _ in range(rows)], object)
@@ -40,12 +40,12 @@ def draw(seed):
     return signature, inputs, random_.choice(["rest", "grpc"]), fault
 
 
-def listed(array):
+def to_list(array):
     return np.vectorize(bytes.decode, otypes=[object])(array).tolist() if array.dtype == object else array.tolist()
 
 
 def body(signature, inputs, fault):
-    columns = {name: listed(array) for name, array in inputs.items()}
+    columns = {name: to_list(array) for name, array in inputs.items()}
     if fault == "wrong type":
         columns = {name: [{"x": 1}] for name in columns}
     if fault == "wrong name":
@@ -67,8 +67,8 @@ def body(signature, inputs, fault):
 
 
 def message(signature, inputs, fault):
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name, made.model_spec.signature_name = "toy", signature
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "toy", signature
     if fault in ("no JSON", "no UTF-8", "wrong type"):
         inputs = {name: np.zeros([1], np.float64) for name in inputs}
     if fault == "wrong name":
@@ -78,91 +78,97 @@ def message(signature, inputs, fault):
     if fault == "too large":
         inputs = {"text": np.array([b"x" * 30_000], object)}
     if fault in ("too many", "bad word"):
-        made.model_spec.signature_name = "picky"
+        request.model_spec.signature_name = "picky"
         inputs = {"text": np.array([b"x"] * 50 if fault == "too many" else [b"good", b"bad"], object)}
     for name, array in inputs.items():
         kind = tf.string if array.dtype == object else None
-        made.inputs[name].CopyFrom(tf.make_tensor_proto(array, kind, array.shape))
-    return made
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(array, kind, array.shape))
+    return request
 
 
 def disconnect(address, content):
-    """Sends a request, or a part of it, and resets the connection."""
+    """Sends a request or a prefix of it, and resets the connection."""
     with socket.create_connection(address.split(":"), timeout=300) as connection:
         head = b"POST /v1/models/toy:predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(content)
         connection.sendall((head + content)[: random.randrange(len(head + content)) + 1])
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def over_rest(server, http, signature, inputs, fault):
+def call_rest(server, http, signature, inputs, fault):
     content = body(signature, inputs, fault)
     if fault == "disconnect":
         return disconnect(server.rest_address, content)
-    answer = http.post(f"http://{server.rest_address}/v1/models/toy:predict", content=content)
-    if answer.status_code != 200:
-        assert list(answer.json()) == ["error"]
-        return answer.status_code
-    return answer.json()["outputs"]
+    result = http.post(f"http://{server.rest_address}/v1/models/toy:predict", content=content)
+    if result.status_code != 200:
+        assert list(result.json()) == ["error"]
+        return result.status_code
+    return result.json()["outputs"]
 
 
-def over_grpc(stub, signature, inputs, fault):
-    made = message(signature, inputs, fault)
+def call_grpc(stub, signature, inputs, fault):
+    request = message(signature, inputs, fault)
     if fault == "disconnect":
-        stub.Predict.future(made, timeout=300).cancel()  # without effect if the answer has come already
+        stub.Predict.future(request, timeout=300).cancel()  # has no effect if the response has arrived
         return None
     try:
-        outputs = stub.Predict(made, timeout=300).outputs
+        outputs = stub.Predict(request, timeout=300).outputs
     except grpc.RpcError as error:
         return error.code().name
-    found = {name: listed(tf.make_ndarray(proto)) for name, proto in outputs.items()}
-    return found if len(found) > 1 else next(iter(found.values()))
+    results = {name: to_list(tf.make_ndarray(proto)) for name, proto in outputs.items()}
+    return results if len(results) > 1 else next(iter(results.values()))
 
 
-def wanted(model, signature, inputs, interface, fault):
-    """What a request must get: of a good one what the model says of it alone."""
+def expected_result(model, signature, inputs, interface, fault):
+    """The expected result: for a valid request, the model's output for this request only."""
     if fault == "disconnect":
         return None
     if fault == "too large":
         return 413 if interface == "rest" else "RESOURCE_EXHAUSTED"
     if fault:
         return 400 if interface == "rest" else "INVALID_ARGUMENT"
-    outputs = {name: listed(array) for name, array in model.signature(signature).run(inputs).items()}
+    outputs = {name: to_list(array) for name, array in model.signature(signature).run(inputs).items()}
     return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
 
 def test_mixed_requests(server, versions_1_and_2):
     def client(number):
-        found = {}
+        results = {}
         with httpx.Client(timeout=300) as http, grpc.insecure_channel(server.grpc_address) as channel:
             stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
             for seed in range(number, NUM_REQUESTS, NUM_CLIENTS):
                 signature, inputs, interface, fault = draw(seed)
                 if interface == "rest":
-                    found[seed] = over_rest(server, http, signature, inputs, fault)
+                    results[seed] = call_rest(server, http, signature, inputs, fault)
                 else:
-                    found[seed] = over_grpc(stub, signature, inputs, fault)
-        return found
+                    results[seed] = call_grpc(stub, signature, inputs, fault)
+        return results
 
     with ThreadPoolExecutor(NUM_CLIENTS) as pool:
-        found = {seed: answer for answers in pool.map(client, range(NUM_CLIENTS)) for seed, answer in answers.items()}
-    assert len(found) == NUM_REQUESTS
+        results = {
+            seed: result
+            for client_results in pool.map(client, range(NUM_CLIENTS))
+            for seed, result in client_results.items()
+        }
+    assert len(results) == NUM_REQUESTS
     model = Model(versions_1_and_2 / "1", 1)
     kinds = set()
-    for seed, answer in found.items():
+    for seed, result in results.items():
         signature, inputs, interface, fault = draw(seed)
-        want = wanted(model, signature, inputs, interface, fault)
-        # Written in the digits of float32 and read back, numbers are the same to float32's precision.
-        same = answer == want if not isinstance(want, dict) else _same(answer, want)
-        assert same, (seed, signature, interface, fault, answer, want)
+        expected = expected_result(model, signature, inputs, interface, fault)
+        # Floats are written with the digits of float32, so they survive the round trip at that precision.
+        same = result == expected if not isinstance(expected, dict) else equal_results(result, expected)
+        assert same, (seed, signature, interface, fault, result, expected)
         kinds.add((interface, fault or signature))
     assert len(kinds) == 2 * (len(FAULTS) + 7)
     assert httpx.get(f"http://{server.rest_address}/v1/models/toy").status_code == 200
 
 
-def _same(answer, want):
-    if not isinstance(answer, dict) or answer.keys() != want.keys():
+def equal_results(result, expected):
+    if not isinstance(result, dict) or result.keys() != expected.keys():
         return False
     return all(
-        np.array_equal(np.float32(answer[name]), np.float32(want[name])) if name == "score" else answer[name] == value
-        for name, value in want.items()
+        np.array_equal(np.float32(result[name]), np.float32(expected[name]))
+        if name == "score"
+        else result[name] == value
+        for name, value in expected.items()
     )

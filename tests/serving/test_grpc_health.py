@@ -1,4 +1,4 @@
-"""gRPC's health service over a real channel, and that only a version that answers makes a server ready."""
+"""The health service of gRPC: a server is ready when it has a version that passes its warm-up."""
 
 import dataclasses
 import math
@@ -26,88 +26,86 @@ def health(message):
     return Health(Int32Value.FromString(message).value)
 
 
-def save_mute(path, *, fails):
-    """Writes a SavedModel without warm-up requests that cannot translate."""
+def save_untranslatable(path, *, fails):
+    """Writes a SavedModel without warm-up requests whose translations fail."""
 
-    class Mute(tf.Module):
+    class Untranslatable(tf.Module):
         @tf.function(input_signature=[toy.TEXT])
         def translate(self, text):
             with tf.control_dependencies([tf.debugging.Assert(not fails, ["the weights are lost"])]):
                 return {"translation": tf.identity(text), "score": tf.fill(tf.shape(text), math.nan)}
 
-    mute = Mute()
+    model = Untranslatable()
     temporary = path.with_name("temporary")
     path.parent.mkdir(exist_ok=True)
-    tf.saved_model.save(mute, str(temporary), signatures={"serving_default": mute.translate})
+    tf.saved_model.save(model, str(temporary), signatures={"serving_default": model.translate})
     temporary.rename(path)
 
 
 @pytest.mark.parametrize("service", ["", "toy", "tensorflow.serving.PredictionService"])
-def test_a_server_with_a_version_is_ready(server, service):
+def test_servers_with_a_version_are_ready(server, service):
     with grpc.insecure_channel(server.grpc_address) as channel:
         assert health(channel.unary_unary(CHECK)(name(service), timeout=300)) is Health.SERVING
 
 
-def test_what_there_is_not_is_unknown(server):
+def test_unknown_services_and_invalid_messages(server):
     with grpc.insecure_channel(server.grpc_address) as channel:
         with pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(CHECK)(name("other"), timeout=300)
         assert (caught.value.code().name, "'other'" in caught.value.details()) == ("NOT_FOUND", True)
-        watching = channel.unary_stream(WATCH)(name("other"), timeout=300)
-        assert health(next(watching)) is Health.SERVICE_UNKNOWN
-        watching.cancel()
+        watchers = channel.unary_stream(WATCH)(name("other"), timeout=300)
+        assert health(next(watchers)) is Health.SERVICE_UNKNOWN
+        watchers.cancel()
         for method in (channel.unary_unary(CHECK), lambda *a, **k: next(channel.unary_stream(WATCH)(*a, **k))):
             with pytest.raises(grpc.RpcError) as caught:
                 method(b"\xff", timeout=300)
             assert caught.value.code().name == "INVALID_ARGUMENT"
 
 
-def test_clients_that_watch_leave_room_for_calls(server, monkeypatch):
+def test_watching_clients_are_limited(server, monkeypatch):
     monkeypatch.setattr(server.core, "options", dataclasses.replace(server.core.options, max_connections=8))
     with grpc.insecure_channel(server.grpc_address) as channel:
-        watching = [channel.unary_stream(WATCH)(name(""), timeout=300) for _ in range(2)]
-        assert [health(next(watch)) for watch in watching] == [Health.SERVING] * 2
+        watchers = [channel.unary_stream(WATCH)(name(""), timeout=300) for _ in range(2)]
+        assert [health(next(watch)) for watch in watchers] == [Health.SERVING] * 2
         with pytest.raises(grpc.RpcError) as caught:
             next(channel.unary_stream(WATCH)(name(""), timeout=300))
         assert caught.value.code().name == "RESOURCE_EXHAUSTED" and "2 clients are watching" in caught.value.details()
         assert health(channel.unary_unary(CHECK)(name(""), timeout=300)) is Health.SERVING
-        watching[0].cancel()
+        watchers[0].cancel()
 
         def may_watch():
-            another = channel.unary_stream(WATCH)(name(""), timeout=300)
+            watcher = channel.unary_stream(WATCH)(name(""), timeout=300)
             try:
-                return health(next(another)) is Health.SERVING
+                return health(next(watcher)) is Health.SERVING
             except grpc.RpcError:
                 return False
             finally:
-                another.cancel()
+                watcher.cancel()
 
         wait_until(may_watch)
-        watching[1].cancel()
+        watchers[1].cancel()
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("fails", "words"), [(True, "the weights are lost"), (False, "'score'")])
-def test_a_version_that_cannot_translate_is_not_served_and_a_watcher_is_told_of_one_that_can(
-    versions_1_and_2, tmp_path, fails, words
-):
+def test_watchers_learn_when_a_working_version_replaces_a_broken_one(versions_1_and_2, tmp_path, fails, words):
     folder = tmp_path / "toy"
     folder.mkdir()
-    save_mute(folder / "1", fails=fails)
+    save_untranslatable(folder / "1", fails=fails)
     extra = folder / "1" / "assets.extra"
     extra.mkdir(exist_ok=True)
-    (extra / "config.json").write_text("{}", encoding="utf-8")  # what others export need not take text
+    (extra / "config.json").write_text("{}", encoding="utf-8")  # exports of other projects may take other inputs
     server = Server(ServingOptions(str(folder), rest_port=0, grpc_port=0, poll_seconds=0.05))
     server.start()
     with grpc.insecure_channel(server.grpc_address) as channel:
         assert health(channel.unary_unary(CHECK)(name(""), timeout=300)) is Health.NOT_SERVING
         (status,) = server.core.status("toy", None).model_version_status
         assert words in status.status.error_message
-        watching = channel.unary_stream(WATCH)(name("toy"), timeout=300)
-        assert health(next(watching)) is Health.NOT_SERVING
+        watchers = channel.unary_stream(WATCH)(name("toy"), timeout=300)
+        assert health(next(watchers)) is Health.NOT_SERVING
         shutil.copytree(versions_1_and_2 / "2", tmp_path / "2")
         (tmp_path / "2").rename(folder / "2")
-        assert health(next(watching)) is Health.SERVING
-        # A server that stops says so, and does not wait for those that watch.
+        assert health(next(watchers)) is Health.SERVING
+        # A stopping server notifies the watching clients, and does not wait for them.
         assert server.stop()
-        assert [health(message) for message in watching] == [Health.NOT_SERVING]
+        assert [health(message) for message in watchers] == [Health.NOT_SERVING]

@@ -1,4 +1,4 @@
-"""Work in threads: what it returns and raises, and what becomes of it when nobody waits any more."""
+"""Work in threads: results, exceptions, and results that nobody awaits."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ LARGE = 1 << 20
 
 
 @pytest.mark.parametrize("num_bytes", [1, LARGE])
-def test_it_returns_and_raises_what_the_function_does(num_bytes):
+def test_results_and_exceptions_of_the_function(num_bytes):
     assert asyncio.run(off_loop.run(num_bytes, divmod, 7, 2)) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         asyncio.run(off_loop.run(num_bytes, divmod, 7, 0))
@@ -23,21 +23,21 @@ def test_only_large_work_leaves_the_event_loop():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_result_that_nobody_waits_for_is_given_up(fails):
-    begun, goes_on, given_up = threading.Event(), threading.Event(), []
+def test_results_that_nobody_awaits_are_passed_to_give_up(fails):
+    started, resume, given_up = threading.Event(), threading.Event(), []
 
     def work():
-        begun.set()
-        assert goes_on.wait(300)
+        started.set()
+        assert resume.wait(300)
         return 1 / 0 if fails else "result"
 
     async def run():
         waiting = asyncio.create_task(off_loop.run(LARGE, work, give_up=given_up.append))
-        await asyncio.to_thread(begun.wait, 300)
+        await asyncio.to_thread(started.wait, 300)
         waiting.cancel()
         await asyncio.wait([waiting])
         assert waiting.cancelled() and not given_up
-        goes_on.set()
+        resume.set()
         while not fails and not given_up:
             await asyncio.sleep(0.001)
 

@@ -1,4 +1,4 @@
-"""The settings of the server refuse values that are no numbers."""
+"""The server settings reject values that are not finite."""
 
 import dataclasses
 import math

@@ -1,8 +1,8 @@
-"""The pictures of the page in the documents, and the moving one, taken in a real browser of a real model.
+"""Takes the screenshots and the animation of the page in the documentation, with a real model.
 
     PICTURED_EXPORT=saved_models/en_de_fr pytest -m integration tests/serving/test_page_pictures.py
 
-writes them anew; without an export there is nothing to take pictures of.
+The tests are skipped without an export.
 """
 
 import io
@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from selenium.webdriver.common.by import By
 
-from tests.serving.page_driver import IN_A_BROWSER, Page, running, started_browser
+from tests.serving.page_driver import Page, needs_browser, serve, start_browser
 
 sys.path.append(str(pathlib.Path(__file__).parents[2] / "docs/figures"))
 
@@ -27,23 +27,23 @@ TEXT = "The house near the river is very old.\nI would like to drink a cup of co
 
 pytestmark = [
     pytest.mark.integration,
-    IN_A_BROWSER,
+    needs_browser,
     pytest.mark.skipif(not EXPORT, reason="needs an export, in PICTURED_EXPORT"),
 ]
 
 
 @pytest.mark.parametrize(("scheme", "name"), [("light", "serving_page.png"), ("dark", "serving_page_dark.png")])
-def test_the_page_is_as_in_the_documents(tmp_path, scheme, name):
-    browser = started_browser(tmp_path)
+def test_screenshots_of_the_page(tmp_path, scheme, name):
+    browser = start_browser(tmp_path)
     try:
-        with running(pathlib.Path(EXPORT), name=pathlib.Path(EXPORT).name) as server:
+        with serve(pathlib.Path(EXPORT), name=pathlib.Path(EXPORT).name) as server:
             feature = {"name": "prefers-color-scheme", "value": scheme}
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
             page = Page(browser, server.rest_address)
             page.paste(TEXT)
             page.wait(lambda: "…" not in page.lines() and len(page.pieces("target")) > 3, 120)
             browser.find_elements(By.CSS_SELECTOR, "#words-list button")[1].click()
-            page.wait(lambda: page.shown("words-others"), 120)
+            page.wait(lambda: page.text_of("words-others"), 120)
             page.pieces("target")[1].click()
             page.run("document.activeElement.blur(); window.scrollTo(0, 0)")
             width, height = page.run("return [1200, document.documentElement.scrollHeight]")
@@ -52,17 +52,17 @@ def test_the_page_is_as_in_the_documents(tmp_path, scheme, name):
             page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false")
             assert page.errors() == []
             assert browser.save_screenshot(str(IMAGES / name))
-            # A third of the size.
+            # Reduces the file size to a third.
             Image.open(IMAGES / name).convert("RGB").quantize(256).save(IMAGES / name, optimize=True)
     finally:
         browser.quit()
 
 
-def test_a_sentence_is_translated_and_changed_as_in_the_documents(tmp_path):
-    """Typed word by word; then another word is chosen in place of one of its translation."""
-    browser = started_browser(tmp_path)
+def test_animation_of_the_page(tmp_path):
+    """Types a sentence word by word, and then replaces a word of its translation."""
+    browser = start_browser(tmp_path)
     try:
-        with running(pathlib.Path(EXPORT), name=pathlib.Path(EXPORT).name) as server:
+        with serve(pathlib.Path(EXPORT), name=pathlib.Path(EXPORT).name) as server:
             features = [("prefers-color-scheme", "light"), ("prefers-reduced-motion", "reduce")]
             features = [{"name": name, "value": value} for name, value in features]
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
@@ -72,8 +72,8 @@ def test_a_sentence_is_translated_and_changed_as_in_the_documents(tmp_path):
             frames = []
 
             def has_answered():
-                asked = "return JSON.stringify(window.asked)"
-                page.wait(lambda: page.element("source").get_property("value") in page.run(asked), 120)
+                requests = "return JSON.stringify(window.requests)"
+                page.wait(lambda: page.element("source").get_property("value") in page.run(requests), 120)
                 page.wait(lambda: page.lines() and "…" not in page.lines(), 120)
                 page.wait(lambda: page.element("details").get_attribute("aria-busy") == "false", 120)
 
@@ -89,14 +89,14 @@ def test_a_sentence_is_translated_and_changed_as_in_the_documents(tmp_path):
             frames[-1] = frames[-1]._replace(seconds=3.0)
             before = page.lines()
             browser.find_elements(By.CSS_SELECTOR, "#words-list button")[1].click()
-            page.wait(lambda: page.shown("words-others"), 120)
+            page.wait(lambda: page.text_of("words-others"), 120)
             take(3.0)
             browser.find_elements(By.CSS_SELECTOR, "#words-others button")[0].click()
             page.wait(lambda: page.lines() not in (before, ["…"]), 120)
             has_answered()
             take(5.0)
             assert page.errors() == []
-            title = f"The server's page: {SENTENCE!r} is translated as it is typed, then another word is chosen"
+            title = f"The server's page: it translates {SENTENCE!r} during typing, then another word is chosen"
             (IMAGES / "serving_page_film.svg").write_text(film(frames, title), encoding="utf-8")
     finally:
         browser.quit()

@@ -1,4 +1,4 @@
-"""Other words in a translation, chosen on the page, in a real browser."""
+"""Replacing words of a translation on the page, in a real browser."""
 
 import pytest
 from selenium.webdriver import ActionChains
@@ -6,14 +6,14 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from tests.serving import page_model
-from tests.serving.page_driver import IN_A_BROWSER, Page, running
+from tests.serving.page_driver import Page, needs_browser, serve
 
-pytestmark = [pytest.mark.integration, IN_A_BROWSER]
+pytestmark = [pytest.mark.integration, needs_browser]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with running(page_model.save(tmp_path_factory.mktemp("words"))) as server:
+    with serve(page_model.save(tmp_path_factory.mktemp("words"))) as server:
         yield server
 
 
@@ -22,25 +22,25 @@ def page(browser, server):
     return Page(browser, server.rest_address)
 
 
-def words(page):
+def word_buttons(page):
     return page.browser.find_elements(By.CSS_SELECTOR, "#words-list button")
 
 
-def others(page):
+def other_words(page):
     return page.run("return [...document.querySelectorAll('#words-others button')].map((b) => b.textContent)")
 
 
-def shows_others(page, *texts):
-    page.wait(lambda: others(page) == list(texts))
+def wait_for_others(page, *texts):
+    page.wait(lambda: other_words(page) == list(texts))
 
 
-def chosen(page):
-    """The word whose place is looked at."""
+def selected_word(page):
+    """The selected word."""
     return page.run("return document.querySelector('#words-list [aria-pressed=true]')?.textContent")
 
 
 def click_on(page, line, character):
-    """On a character of a line of the translation."""
+    """Clicks on a character of a line of the translation."""
     x, y = page.run(
         """
         const text = document.querySelectorAll("#target span")[arguments[0]].firstChild;
@@ -58,74 +58,74 @@ def click_on(page, line, character):
     actions.perform()
 
 
-def test_a_word_that_is_clicked_can_be_another(page):
+def test_replacing_a_clicked_word(page):
     page.type("one two six")
-    page.shows("ONE TWO SIX")
-    page.wait(lambda: [word.text for word in words(page)] == ["ONE", "TWO", "SIX"])
+    page.wait_for_lines("ONE TWO SIX")
+    page.wait(lambda: [word.text for word in word_buttons(page)] == ["ONE", "TWO", "SIX"])
     click_on(page, 0, 5)
-    shows_others(page, "NEW SIX", "OLD SIX")
-    assert chosen(page) == "TWO" and page.shown("words-note") == "2 other words in place of “TWO”"
-    asked = page.run("return window.asked.findLast((body) => body?.signature_name === 'alternatives').inputs")
-    assert asked == {"text": ["one two six"], "prefix": ["ONE"]}
+    wait_for_others(page, "NEW SIX", "OLD SIX")
+    assert selected_word(page) == "TWO" and page.text_of("words-note") == "2 other words in place of “TWO”"
+    inputs = page.run("return window.requests.findLast((body) => body?.signature_name === 'alternatives').inputs")
+    assert inputs == {"text": ["one two six"], "prefix": ["ONE"]}
     page.browser.find_elements(By.CSS_SELECTOR, "#words-others button")[1].click()
-    page.shows("ONE OLD SIX")
-    assert others(page) == [] and chosen(page) == "OLD"
+    page.wait_for_lines("ONE OLD SIX")
+    assert other_words(page) == [] and selected_word(page) == "OLD"
     page.choose("kind", "Translation to translation")
-    page.shows_pieces("ONE", "OLD", "SIX")
+    page.wait_for_pieces("ONE", "OLD", "SIX")
     assert page.element("words-back").is_displayed() and page.lines() == ["ONE OLD SIX"]
-    assert [word.text for word in words(page)] == ["ONE", "OLD", "SIX"]
+    assert [word.text for word in word_buttons(page)] == ["ONE", "OLD", "SIX"]
     click_on(page, 0, 5)
     click_on(page, 0, 9)
-    shows_others(page, "NEW", "OLD")
+    wait_for_others(page, "NEW", "OLD")
     page.browser.find_elements(By.CSS_SELECTOR, "#words-others button")[0].click()
-    page.shows("ONE OLD NEW")
+    page.wait_for_lines("ONE OLD NEW")
     page.element("words-back").click()
-    page.shows("ONE TWO SIX")
+    page.wait_for_lines("ONE TWO SIX")
     assert not page.element("words-back").is_displayed()
     assert page.errors() == []
 
 
-def test_a_word_is_replaced_with_the_keyboard(page):
+def test_replacing_a_word_with_the_keyboard(page):
     page.type("one two six")
-    page.wait(lambda: len(words(page)) == 3)
+    page.wait(lambda: len(word_buttons(page)) == 3)
     for _ in range(30):
         page.browser.switch_to.active_element.send_keys(Keys.TAB)
         if page.browser.switch_to.active_element.text == "ONE":
             break
     for key in (Keys.END, Keys.ARROW_LEFT, Keys.ENTER):
         page.browser.switch_to.active_element.send_keys(key)
-    shows_others(page, "NEW SIX", "OLD SIX")
+    wait_for_others(page, "NEW SIX", "OLD SIX")
     page.browser.switch_to.active_element.send_keys(Keys.TAB)
     page.browser.switch_to.active_element.send_keys(Keys.ENTER)
-    page.shows("ONE NEW SIX")
+    page.wait_for_lines("ONE NEW SIX")
     page.wait(lambda: page.browser.switch_to.active_element.text == "NEW")
 
 
-def test_refused_and_late_alternatives_are_not_shown_for_another_word(page):
+def test_rejected_and_late_alternatives_are_not_shown_for_a_different_word(page):
     page.type("one two")
-    page.wait(lambda: len(words(page)) == 2)
-    page.meddle("""
+    page.wait(lambda: len(word_buttons(page)) == 2)
+    page.intercept("""
       if (!body || body.signature_name !== "alternatives") return null;
       if (body.inputs.prefix[0]) return new Response('{"error": "too long a line"}', {status: 400});
       await new Promise((resolve) => (window.release = resolve));
-      return really();
+      return send();
     """)
-    words(page)[0].click()
+    word_buttons(page)[0].click()
     page.wait(lambda: page.run("return Boolean(window.release)"))
-    words(page)[1].click()
-    page.wait(lambda: page.shown("words-note") == "too long a line")
+    word_buttons(page)[1].click()
+    page.wait(lambda: page.text_of("words-note") == "too long a line")
     page.run("window.release(); return new Promise((resolve) => setTimeout(resolve, 100))")
-    assert others(page) == [] and chosen(page) == "TWO"
-    page.run("window.meddle = null")
-    words(page)[1].click()
-    shows_others(page, "NEW", "OLD")
+    assert other_words(page) == [] and selected_word(page) == "TWO"
+    page.run("window.intercept = null")
+    word_buttons(page)[1].click()
+    wait_for_others(page, "NEW", "OLD")
 
 
-def test_a_model_that_cannot_be_told_how_to_begin_offers_none(browser, tmp_path):
-    with running(page_model.save(tmp_path, "alternatives")) as server:
+def test_model_without_prefixes_offers_no_other_words(browser, tmp_path):
+    with serve(page_model.save(tmp_path, "alternatives")) as server:
         page = Page(browser, server.rest_address)
         page.type("one two")
-        page.shows_pieces("ONE", "TWO")
+        page.wait_for_pieces("ONE", "TWO")
         assert not page.element("words").is_displayed()
         click_on(page, 0, 5)
-        assert page.run("return window.asked.every((body) => body?.signature_name !== 'alternatives')")
+        assert page.run("return window.requests.every((body) => body?.signature_name !== 'alternatives')")

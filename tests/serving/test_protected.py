@@ -1,4 +1,4 @@
-"""Protected spans over REST and gRPC: texts are called for without them, and again where it is needed."""
+"""Protected spans over REST and gRPC: texts are translated without their spans, and again if necessary."""
 
 import json
 import shutil
@@ -15,13 +15,13 @@ from t2t_keras.config import DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.serving.http.glossed import GlossaryField
 from t2t_keras.serving.http.marked import MarkupField
-from t2t_keras.serving.http.protected import ProtectionField
+from t2t_keras.serving.http.protected import ProtectionField, protect
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.serving.version_readers import VersionReaders
 from t2t_keras.text.protection.spans import KINDS
 
-WHERE = "/v1/models/upper"
+MODEL = "/v1/models/upper"
 
 
 class Upper(tf.Module):
@@ -38,8 +38,8 @@ class Upper(tf.Module):
         return {"translation": tf.strings.upper(text)}
 
 
-class Stars:
-    """Texts whose stars are put back at the end; texts with a plus are called for a second time."""
+class StarProtection:
+    """Removes stars from texts and appends them to translations; texts with a plus need a second call."""
 
     def __init__(self, texts, mark, signature):
         self._texts, self._mark, self._signature = texts, mark, signature
@@ -56,8 +56,8 @@ class Stars:
     def answer(self, outputs):
         name = "translations" if self._signature == "nbest" else "translation"
         rows = [row.decode() for row in self._outputs[0][name].reshape(-1)]
-        fresh = iter([row.decode() for one in outputs for row in one[name].reshape(-1)])
-        rows = [next(fresh) if "+" in text else row for row, text in zip(rows, self._texts, strict=True)]
+        second_rows = iter([row.decode() for one in outputs for row in one[name].reshape(-1)])
+        rows = [next(second_rows) if "+" in text else row for row, text in zip(rows, self._texts, strict=True)]
         texts = [row + self._mark * text.count("*") for row, text in zip(rows, self._texts, strict=True)]
         return {
             "translation": np.array([text.encode() for text in texts], object),
@@ -70,7 +70,7 @@ class Stars:
 
 
 class Documents:
-    """Documents whose only mark is a vertical bar."""
+    """Splits documents at vertical bars, their only markup."""
 
     def __init__(self, markup, documents, attributes):
         self._parts = [document.split("|") for document in documents]
@@ -85,7 +85,7 @@ def find(inputs, fields, signature, aligns, groups, tag=""):
     if "protect" in fields and fields["protect"] != ["stars"]:
         raise InputError("'protect' must be stars")
     texts = [text.decode() for text in inputs["text"]]
-    return Stars(texts, "#" if fields else "*", signature) if any("*" in text for text in texts) else None
+    return StarProtection(texts, "#" if fields else "*", signature) if any("*" in text for text in texts) else None
 
 
 @pytest.fixture(scope="module")
@@ -107,50 +107,50 @@ def server(tmp_path_factory):
     assert server.stop()
 
 
-def test_texts_without_spans_are_answered_as_ever(client):
-    answer = client.post(f"{WHERE}:predict", json={"instances": ["a", "b"]}).json()
-    assert answer == {"predictions": [{"translation": "A", "score": 0.0}, {"translation": "B", "score": 0.0}]}
+def test_texts_without_spans_are_unchanged(client):
+    response = client.post(f"{MODEL}:predict", json={"instances": ["a", "b"]}).json()
+    assert response == {"predictions": [{"translation": "A", "score": 0.0}, {"translation": "B", "score": 0.0}]}
 
 
 def test_spans_are_put_back(client):
     content = {"inputs": {"text": ["a*", "b+*", "c"]}}
     expected = {"translation": ["A*", "BP*", "C"], "score": [0.0] * 3, "unknown_characters": [["*"], ["*"], [""]]}
     for _ in range(2):
-        assert client.post(f"{WHERE}:predict", json=content).json() == {"outputs": expected}
+        assert client.post(f"{MODEL}:predict", json=content).json() == {"outputs": expected}
     content["protect"] = ["stars"]
-    assert client.post(f"{WHERE}:predict", json=content).json()["outputs"]["translation"] == ["A#", "BP#", "C"]
+    assert client.post(f"{MODEL}:predict", json=content).json()["outputs"]["translation"] == ["A#", "BP#", "C"]
 
 
-def test_a_stream_has_one_event_for_a_text_with_spans(client):
-    answer = client.post(f"{WHERE}:stream", json={"instances": ["a*"]})
-    (event,) = answer.text.strip().split("\n\n")
+def test_texts_with_spans_are_streamed_in_one_event(client):
+    response = client.post(f"{MODEL}:stream", json={"instances": ["a*"]})
+    (event,) = response.text.strip().split("\n\n")
     name, data = event.split("\n")
     assert name == "event: end"
     assert json.loads(data.removeprefix("data: "))["predictions"][0]["translation"] == "A*"
 
 
-def test_a_stream_of_several_texts_is_refused(client):
-    answer = client.post(f"{WHERE}:stream", json={"instances": ["a*", "b"]})
-    assert answer.status_code == 501  # as without spans: the model cannot be streamed
+def test_streams_of_several_texts_are_rejected(client):
+    response = client.post(f"{MODEL}:stream", json={"instances": ["a*", "b"]})
+    assert response.status_code == 501  # as without spans, because the model does not stream
 
 
 def test_spans_of_documents_are_put_back(client):
     content = {"markup": "html", "instances": ["a|b", "c"]}
     for text, fields, expected in [("a*", {}, "A*"), ("+*", {}, "P*"), ("a*", {"protect": ["stars"]}, "A#")]:
         content["instances"][0] = f"{text}|b"
-        answer = client.post(f"{WHERE}:predict", json={**content, **fields})
-        assert answer.json() == {"predictions": [f"{expected}|B", "C"]}
-    assert client.post(f"{WHERE}:predict", json={**content, "instances": ["a|b"]}).json() == {"predictions": ["A|B"]}
+        response = client.post(f"{MODEL}:predict", json={**content, **fields})
+        assert response.json() == {"predictions": [f"{expected}|B", "C"]}
+    assert client.post(f"{MODEL}:predict", json={**content, "instances": ["a|b"]}).json() == {"predictions": ["A|B"]}
 
 
-def test_libretranslate_answers_alike(client):
+def test_libretranslate_protects_spans(client):
     content = {"q": ["a*", "b+*", "c"], "source": "en", "target": "de"}
     assert client.post("/translate", json=content).json() == {"translatedText": ["A*", "BP*", "C"]}
     content |= {"q": "a*|b", "format": "html"}
     assert client.post("/translate", json=content).json() == {"translatedText": "A*|B"}
 
 
-def test_openapi_has_the_fields(client):
+def test_openapi_documents_the_fields(client):
     properties = client.get("/openapi.json").json()["components"]["schemas"]["Request"]["properties"]
     assert properties["protect"]["items"]["enum"] == list(KINDS)
     assert properties["case"]["enum"] == list(get_args(get_type_hints(DecodeConfig)["case"]))
@@ -158,12 +158,12 @@ def test_openapi_has_the_fields(client):
     assert "only for predict" in properties["markup_attributes"]["description"]
 
 
-def test_other_signatures_of_translations_are_protected_too(client):
+def test_other_signatures_of_translations_are_protected(client):
     content = {"signature_name": "nbest", "inputs": {"text": ["a*", "b"]}}
-    assert client.post(f"{WHERE}:predict", json=content).json()["outputs"]["translation"] == ["A*", "B"]
+    assert client.post(f"{MODEL}:predict", json=content).json()["outputs"]["translation"] == ["A*", "B"]
 
 
-def test_grpc_answers_alike(server):
+def test_grpc_protects_spans(server):
     request = predict_pb2.PredictRequest(model_spec=model_pb2.ModelSpec(name="upper"))
     request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a*", "b"]))
     with grpc.insecure_channel(server.grpc_address) as channel:
@@ -185,15 +185,36 @@ def test_grpc_answers_alike(server):
         ),
         ({"markup": "html", "protect": ["x"], "instances": ["a*"]}, 400, "'protect' must be stars"),
         ({"markup_attributes": ["alt"], "protect": ["stars"], "instances": ["a"]}, 400, "requires 'markup'"),
-        ({"instances": [["a*"]]}, 400, "dimensions"),
+        ({"instances": [["a*"]]}, 400, "nested too deep"),
     ],
 )
-def test_what_is_wrong_is_said(client, content, status, words):
-    answer = client.post(f"{WHERE}:predict", json=content)
-    assert answer.status_code == status and words in answer.json()["error"]
+def test_error_messages(client, content, status, words):
+    response = client.post(f"{MODEL}:predict", json=content)
+    assert response.status_code == status and words in response.json()["error"]
 
 
-def test_a_version_whose_files_are_gone_goes_on_without_protection(tmp_path):
+def test_version_with_unreadable_settings_translates_without_protection(caplog):
+    class Call:
+        """A request for a version of a later release, with some fields."""
+
+        def __init__(self, **fields):
+            self.fields, self.model = fields, self
+            self.is_as_loaded, self.path, self.version = True, None, 3
+
+        def present(self, names):
+            return self.fields
+
+    def fail(version):
+        raise InputError("unknown setting data.later")
+
+    protections = VersionReaders(fail)
+    assert protect(Call(), protections, "serving_default", {}) is None
+    assert caplog.messages == ["version 3: unknown setting data.later"]
+    with pytest.raises(InputError, match=r"unknown setting data\.later"):
+        protect(Call(protect=["urls"]), protections, "serving_default", {})
+
+
+def test_version_with_deleted_files_translates_without_protection(tmp_path):
     model = Upper()
     tf.saved_model.save(model, str(tmp_path / "1"), {"serving_default": model.translate})
     options = ServingOptions(str(tmp_path), name="upper", rest_port=0, grpc_port=0, poll_seconds=1000)
@@ -201,10 +222,10 @@ def test_a_version_whose_files_are_gone_goes_on_without_protection(tmp_path):
     server.start()
     try:
         shutil.rmtree(tmp_path / "1")
-        where = f"http://{server.rest_address}{WHERE}:predict"
-        answer = httpx.post(where, json={"instances": ["a*"]}, timeout=300)
-        assert answer.json()["predictions"][0]["translation"] == "A*"
-        answer = httpx.post(where, json={"instances": ["a*"], "protect": ["stars"]}, timeout=300)
-        assert answer.status_code == 503
+        url = f"http://{server.rest_address}{MODEL}:predict"
+        response = httpx.post(url, json={"instances": ["a*"]}, timeout=300)
+        assert response.json()["predictions"][0]["translation"] == "A*"
+        response = httpx.post(url, json={"instances": ["a*"], "protect": ["stars"]}, timeout=300)
+        assert response.status_code == 503
     finally:
         assert server.stop()

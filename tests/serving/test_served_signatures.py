@@ -1,10 +1,11 @@
-"""What a call of a signature may ask for, told before anything is computed."""
+"""The limits of a call, which the server checks before it computes anything."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from t2t_keras.export.limits import MAX_ELEMENTS, MAX_LINE_TOKENS
+from t2t_keras.export.limits import MAX_ELEMENTS
+from t2t_keras.export_contract import MAX_LINE_TOKENS
 from t2t_keras.serving.options import Limits
 from t2t_keras.serving.request_errors import Code, ServingError, serving_error
 from t2t_keras.serving.served_signatures import Signature, check_size
@@ -19,7 +20,7 @@ IDS = {"source_ids": tf.TensorSpec([None, None], tf.int32), "source_length": tf.
 
 
 def signature(inputs, outputs):
-    return Signature("align", inputs, outputs, lambda: pytest.fail("it must not be run"))
+    return Signature("align", inputs, outputs, lambda: pytest.fail("the signature must not run"))
 
 
 def texts(*lengths):
@@ -28,28 +29,28 @@ def texts(*lengths):
     return {"text": array}
 
 
-def refusal(*arguments):
+def error_of(*arguments):
     with pytest.raises(ServingError) as caught:
         signature(*arguments[:2]).check(*arguments[2:])
     assert caught.value.code is Code.INVALID_ARGUMENT
     return caught.value.message
 
 
-def test_a_long_line_among_many_short_ones_is_refused_for_its_padding():
-    """A few kilobytes ask for [256, 1500, 1500]."""
-    message = refusal(TEXT, ALIGN, texts(*[1] * 255, 3000), Limits())
+def test_padding_counts_towards_the_limit():
+    """A few kilobytes request [256, 1500, 1500] elements."""
+    message = error_of(TEXT, ALIGN, texts(*[1] * 255, 3000), Limits())
     assert "576384256 elements" in message and "256 sentences" in message and "max_output_elements=8388608" in message
 
 
 @pytest.mark.parametrize("lengths", [[4096], [250] * 256, [1] * 256])
-def test_what_the_other_limits_allow_of_real_text_is_not_refused(lengths):
+def test_realistic_texts_are_accepted(lengths):
     assert signature(TEXT, ALIGN).check(texts(*lengths), Limits()) == len(lengths)
 
 
-def test_outputs_of_fixed_size_are_bounded_by_the_number_of_sentences_alone():
+def test_outputs_of_fixed_size_are_bounded_by_the_number_of_sentences():
     outputs = {"translations": tf.TensorSpec([None, 4], tf.string), "score": tf.TensorSpec([None], tf.float32)}
     assert signature(TEXT, outputs).check(texts(*[4096] * 10), Limits(max_output_elements=50)) == 10
-    assert "50 elements" in refusal(TEXT, outputs, texts(*[1] * 10), Limits(max_output_elements=49))
+    assert "50 elements" in error_of(TEXT, outputs, texts(*[1] * 10), Limits(max_output_elements=49))
 
 
 def test_rows_of_numbers_are_bounded():
@@ -59,8 +60,8 @@ def test_rows_of_numbers_are_bounded():
         return {"source_ids": np.ones([rows, length], np.int32), "source_length": np.ones([rows], np.int32)}
 
     assert signature(IDS, outputs).check(ids(2, 1024), Limits()) == 2
-    assert "30000 numbers: the limit is max_input_length=1024" in refusal(IDS, outputs, ids(1, 30_000), Limits())
-    # Of a fixed length they are as long as the model wants them.
+    assert "30000 numbers: the limit is max_input_length=1024" in error_of(IDS, outputs, ids(1, 30_000), Limits())
+    # The model determines the length of rows of fixed size.
     fixed = {"image": tf.TensorSpec([None, 50, 50], tf.float32)}
     image = {"image": np.zeros([1, 50, 50], np.float32)}
     assert signature(fixed, outputs).check(image, Limits()) == 1
@@ -68,11 +69,11 @@ def test_rows_of_numbers_are_bounded():
 
 def test_two_rows_and_one_length_are_not_a_batch():
     inputs = {"source_ids": np.ones([2, 3], np.int32), "source_length": np.ones([1], np.int32)}
-    message = refusal(IDS, {"translation_ids": tf.TensorSpec([None, None], tf.int32)}, inputs, Limits())
+    message = error_of(IDS, {"translation_ids": tf.TensorSpec([None, None], tf.int32)}, inputs, Limits())
     assert "'source_ids' has 2" in message and "'source_length' has 1" in message
 
 
-def test_a_row_costs_its_text_and_its_numbers_of_any_length():
+def test_cost_of_a_row():
     inputs = {**TEXT, "seed": tf.TensorSpec([None], tf.int64), "names": tf.TensorSpec([None, 2], tf.string)}
     names = np.array([[b"a", b"bc"], [b"", b""]], object)
     call = {**texts(5, 0), "seed": np.zeros([2], np.int64), "names": names}
@@ -84,12 +85,12 @@ def test_a_row_costs_its_text_and_its_numbers_of_any_length():
     ).tolist() == [32]
 
 
-def test_the_server_lets_through_what_the_graph_of_an_export_does():
+def test_limits_of_server_and_export_agree():
     limits = Limits()
     assert (limits.max_input_length, limits.max_output_elements) == (MAX_LINE_TOKENS, MAX_ELEMENTS)
 
 
-def test_outputs_are_counted_once_they_are_there():
+def test_size_of_outputs_is_checked():
     outputs = {"a": np.zeros([3, 5]), "b": np.zeros([])}
     check_size(outputs, Limits(max_output_elements=16))
     with pytest.raises(ServingError, match="16 elements.*max_output_elements=15"):
@@ -97,7 +98,7 @@ def test_outputs_are_counted_once_they_are_there():
 
 
 @pytest.mark.parametrize("shape", [None, [], [None], [3], [None, None], [None, 2], [2, 0]])
-def test_shapes_fit_as_tensorflow_has_it(shape):
+def test_shape_checks_agree_with_tensorflow(shape):
     spec = tf.TensorSpec(shape, tf.int32)
     signature = Signature("shaped", {"x": spec}, {"y": tf.TensorSpec([None], tf.int32)}, lambda x: {"y": x})
     sizes = [(), (1,), (3,), (3, 2), (2, 1), (2, 0), (1, 2, 3)]
@@ -110,7 +111,7 @@ def test_shapes_fit_as_tensorflow_has_it(shape):
         assert fits == spec.shape.is_compatible_with(array.shape), array.shape
 
 
-def test_outputs_are_arrays_also_of_a_scalar_string():
+def test_outputs_are_arrays():
     run = Signature("s", {}, {}, lambda: {"one": tf.constant("a"), "row": tf.constant(["b"]), "n": tf.constant(2)}).run
     outputs = run({})
     assert {name: (array.dtype.kind, array.shape) for name, array in outputs.items()} == {
@@ -119,7 +120,7 @@ def test_outputs_are_arrays_also_of_a_scalar_string():
     assert outputs["one"][()] == b"a"
 
 
-def test_the_message_of_an_assertion_keeps_its_quotes():
+def test_quotes_in_messages_of_assertions():
     message = 'assertion failed: [\\"source_length\\" is 9, but the row has 2 tokens]\n\t [[{{node Assert}}]]'
     error = serving_error(tf.errors.InvalidArgumentError(None, None, message))
     assert error.code is Code.INVALID_ARGUMENT

@@ -1,4 +1,4 @@
-"""A server that starts, or does not, and is stopped."""
+"""Starting and stopping a server."""
 
 import socket
 
@@ -13,33 +13,33 @@ def options(export_dir, **settings):
     return ServingOptions(str(export_dir), name="export", **{"rest_port": 0, "grpc_port": 0, **settings})
 
 
-def test_it_may_be_stopped_twice(export_dir):
+def test_stopping_twice(export_dir):
     server = Server(options(export_dir))
     server.start()
     assert server.stop() and server.stop()
     Server(options(export_dir)).stop()
 
 
-def test_it_answers_while_it_loads(export_dir, monkeypatch):
-    server, answers = Server(options(export_dir)), []
+def test_requests_during_loading(export_dir, monkeypatch):
+    server, responses = Server(options(export_dir)), []
     start = server.core.models.start
 
-    def ask_and_start():
+    def request_and_start():
         url = f"http://{server.rest_address}"
-        answers.extend(httpx.get(f"{url}{path}", timeout=300) for path in ("/healthz", "/v1/models/export"))
+        responses.extend(httpx.get(f"{url}{path}", timeout=300) for path in ("/healthz", "/v1/models/export"))
         start()
-        answers.append(httpx.get(f"{url}/v1/models/export", timeout=300))
+        responses.append(httpx.get(f"{url}/v1/models/export", timeout=300))
 
-    monkeypatch.setattr(server.core.models, "start", ask_and_start)
+    monkeypatch.setattr(server.core.models, "start", request_and_start)
     server.start()
     try:
-        assert [answer.status_code for answer in answers] == [200, 503, 200]
-        assert answers[1].json() == {"model_version_status": []}
+        assert [response.status_code for response in responses] == [200, 503, 200]
+        assert responses[1].json() == {"model_version_status": []}
     finally:
         server.stop()
 
 
-def test_one_that_did_not_start_has_ended_and_may_be_stopped(export_dir, monkeypatch):
+def test_failed_start(export_dir, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = Server(options(export_dir, grpc_port=taken.getsockname()[1]))
         with pytest.raises(OSError, match="cannot listen"):

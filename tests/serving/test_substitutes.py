@@ -1,4 +1,4 @@
-"""Another engine that answers some signatures in place of the graph."""
+"""An engine that replaces the graph for some signatures."""
 
 import httpx
 import numpy as np
@@ -13,17 +13,17 @@ from t2t_keras.serving.server import Server
 from tests.waiting import wait_until
 
 
-class Shouts:
-    """Answers `serving_default`, and notes for which versions."""
+class ShoutingEngine:
+    """Replaces `serving_default`, and records the versions."""
 
     def __init__(self):
         self.versions = []
 
     def __call__(self, path):
         self.versions.append(path.name)
-        return {"serving_default": self.answer, "unknown": None}
+        return {"serving_default": self.shout, "unknown": None}
 
-    def answer(self, text):
+    def shout(self, text):
         return {"translation": tf.strings.join([text, "!"]), "score": tf.zeros(tf.shape(text))}
 
 
@@ -31,8 +31,8 @@ def refuse(path):
     raise InputError("the engine ctranslate2 does not support this; use --engine=tensorflow")
 
 
-def test_it_answers_its_signatures_and_the_graph_all_others(export_dir):
-    graph, model = Model(export_dir / "1", 1), Model(export_dir / "1", 1, Shouts())
+def test_substitutes_replace_their_signatures(export_dir):
+    graph, model = Model(export_dir / "1", 1), Model(export_dir / "1", 1, ShoutingEngine())
     assert model.signature_defs == graph.signature_defs and set(model.signatures) == set(graph.signatures)
     for name in graph.signatures:
         assert model.signature(name).inputs == graph.signature(name).inputs
@@ -43,24 +43,24 @@ def test_it_answers_its_signatures_and_the_graph_all_others(export_dir):
     assert model.signature("single").run(inputs)["version"].tolist() == [1]
 
 
-def test_a_version_that_it_cannot_answer_for_is_not_loaded(export_dir):
+def test_versions_that_the_engine_rejects_are_not_loaded(export_dir):
     with pytest.raises(ServingError, match="does not support this; use --engine=tensorflow") as caught:
         Model(export_dir / "1", 1, refuse)
     assert caught.value.code is Code.FAILED_PRECONDITION
 
 
-def test_at_the_start_that_is_an_error(export_dir, caplog):
+def test_unsupported_version_at_the_start(export_dir, caplog):
     server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0), loader=Loader(refuse))
     with pytest.raises(InputError, match="^toy: the engine ctranslate2 does not support this"):
         server.start()
-    assert "to be tried again when its files change" in caplog.text
+    assert "next attempt when its files change" in caplog.text
 
 
-def test_later_the_version_before_goes_on(versions_1_and_2, export_dir):
-    shouts = Shouts()
+def test_unsupported_later_version_does_not_replace_the_served_one(versions_1_and_2, export_dir):
+    engine = ShoutingEngine()
 
     def substitutes(path):
-        return shouts(path) if path.name == "1" else refuse(path)
+        return engine(path) if path.name == "1" else refuse(path)
 
     server = Server(
         ServingOptions(str(export_dir), rest_port=0, grpc_port=0, poll_seconds=0.05), loader=Loader(substitutes)
@@ -70,7 +70,7 @@ def test_later_the_version_before_goes_on(versions_1_and_2, export_dir):
         (export_dir / "2").symlink_to(versions_1_and_2 / "2")
         wait_until(lambda: [status.state for status in server.core.models.first.statuses()] == ["END", "AVAILABLE"])
         url = f"http://{server.rest_address}/v1/models/toy:predict"
-        answer = httpx.post(url, json={"instances": ["ab"]}, timeout=300).json()
-        assert answer == {"predictions": [{"translation": "ab!", "score": 0.0}]}
+        shout = httpx.post(url, json={"instances": ["ab"]}, timeout=300).json()
+        assert shout == {"predictions": [{"translation": "ab!", "score": 0.0}]}
     finally:
         assert server.stop()

@@ -1,4 +1,4 @@
-"""What the page shows of other tasks than translation, in a real browser."""
+"""The page for tasks other than translation, in a real browser."""
 
 import contextlib
 
@@ -9,14 +9,14 @@ from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
 from t2t_keras.tasks.registry import TASKS
 from tests.serving import page_model
-from tests.serving.page_driver import IN_A_BROWSER, Page
+from tests.serving.page_driver import Page, needs_browser
 
-pytestmark = [pytest.mark.integration, IN_A_BROWSER]
+pytestmark = [pytest.mark.integration, needs_browser]
 
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory):
-    """Of a server for each task, all of the model that shouts."""
+    """Address by task: one server per task, with the same model."""
     with contextlib.ExitStack() as stack:
         addresses = {}
         for task in TASKS:
@@ -29,20 +29,20 @@ def addresses(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, addresses):
+def open_page(browser, addresses):
     return lambda task: Page(browser, addresses[task])
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_page_says_what_the_model_does(opened, task):
-    page = opened(task)
+def test_heading_and_hints_of_each_task(open_page, task):
+    page = open_page(task)
     titles = {"translation": "English to German", "parsing": "Parsing", "question_answering": "Questions"}
     titles["classification"] = "Classification"
-    assert page.shown("heading") == page.browser.title == titles.get(task, page.shown("heading"))
-    assert (page.shown("source-label"), page.shown("hint")) != ("", "")
-    assert (page.shown("heading") == "English to German") == (task == "translation")
+    assert page.text_of("heading") == page.browser.title == titles.get(task, page.text_of("heading"))
+    assert (page.text_of("source-label"), page.text_of("hint")) != ("", "")
+    assert (page.text_of("heading") == "English to German") == (task == "translation")
     page.paste("one")
-    page.shows("ONE")
+    page.wait_for_lines("ONE")
     drawn = task in ("parsing", "tagging", "question_answering")
     page.wait(lambda: page.element("details").is_displayed())
     assert page.element("picture").is_displayed() == drawn
@@ -52,26 +52,26 @@ def test_the_page_says_what_the_model_does(opened, task):
     assert page.errors() == []
 
 
-def test_a_tree_is_drawn(opened):
-    page = opened("parsing")
+def test_parse_trees_are_drawn(open_page):
+    page = open_page("parsing")
     page.paste("(s (np (xx the) (xx dog)) (vp (vbz barks)))")
-    page.shows("(S (NP (XX THE) (XX DOG)) (VP (VBZ BARKS)))")
+    page.wait_for_lines("(S (NP (XX THE) (XX DOG)) (VP (VBZ BARKS)))")
     texts = page.browser.find_elements(By.CSS_SELECTOR, "#picture svg text")
-    found = {text.text: (float(text.get_attribute("x")), float(text.get_attribute("y"))) for text in texts}
-    assert set(found) == {"S", "NP", "VP", "VBZ", "THE", "DOG", "BARKS"}  # XX says nothing
-    assert found["S"][1] < found["NP"][1] < found["THE"][1] and found["NP"][1] == found["VP"][1]
-    assert found["THE"][0] < found["NP"][0] < found["DOG"][0] < found["VP"][0] == found["BARKS"][0]
+    positions = {text.text: (float(text.get_attribute("x")), float(text.get_attribute("y"))) for text in texts}
+    assert set(positions) == {"S", "NP", "VP", "VBZ", "THE", "DOG", "BARKS"}  # the page omits the label XX
+    assert positions["S"][1] < positions["NP"][1] < positions["THE"][1] and positions["NP"][1] == positions["VP"][1]
+    assert positions["THE"][0] < positions["NP"][0] < positions["DOG"][0] < positions["VP"][0] == positions["BARKS"][0]
     assert len(page.browser.find_elements(By.CSS_SELECTOR, "#picture svg line")) == 6
     page.paste("what is no tree (")
-    page.shows("WHAT IS NO TREE (")
+    page.wait_for_lines("WHAT IS NO TREE (")
     assert page.errors() == []
 
 
-def test_labels_stand_beside_their_words(opened):
-    page = opened("tagging")
+def test_labels_are_shown_next_to_their_words(open_page):
+    page = open_page("tagging")
     page.paste("b-per o  i-per")
-    page.shows("B-PER O  I-PER")
-    page.wait(lambda: page.shown("picture-frame"))
+    page.wait_for_lines("B-PER O  I-PER")
+    page.wait(lambda: page.text_of("picture-frame"))
     labelled = page.browser.find_elements(By.CSS_SELECTOR, "#picture .labelled")
     assert [element.text for element in labelled] == ["b-perB-PER", "i-perI-PER"]
     assert [element.find_element(By.TAG_NAME, "small").text for element in labelled] == ["B-PER", "I-PER"]
@@ -79,17 +79,17 @@ def test_labels_stand_beside_their_words(opened):
     assert hues[0] == hues[1] != ""
 
 
-def test_an_answer_is_marked_in_its_paragraph_or_there_is_none(opened):
-    page = opened("question_answering")
-    answer = "JSON.stringify({outputs: {translation: body.inputs.text.map(() => ANSWER), score: [0]}})"
-    asked = "if (body?.signature_name === 'serving_default') return new Response(" + answer + "); return null"
-    page.meddle(asked.replace("ANSWER", "'in 1843'"))
+def test_answers_are_highlighted_in_their_context(open_page):
+    page = open_page("question_answering")
+    response = "JSON.stringify({outputs: {translation: body.inputs.text.map(() => ANSWER), score: [0]}})"
+    script = "if (body?.signature_name === 'serving_default') return new Response(" + response + "); return null"
+    page.intercept(script.replace("ANSWER", "'in 1843'"))
     page.paste("When? <context> It was printed İn İt In 1843 (there.")
-    page.shows("in 1843")
-    page.wait(lambda: page.shown("picture-frame") == "It was printed İn İt In 1843 (there.")
+    page.wait_for_lines("in 1843")
+    page.wait(lambda: page.text_of("picture-frame") == "It was printed İn İt In 1843 (there.")
     assert page.browser.find_element(By.CSS_SELECTOR, "#picture mark").text == "In 1843"
-    page.meddle(asked.replace("ANSWER", "''"))
+    page.intercept(script.replace("ANSWER", "''"))
     page.paste("Who? <context> It was printed In 1843 there.")
-    page.shows("no answer")
+    page.wait_for_lines("no answer")
     page.wait(lambda: not page.browser.find_elements(By.CSS_SELECTOR, "#picture mark"))
-    assert page.shown("picture-frame") == "It was printed In 1843 there."
+    assert page.text_of("picture-frame") == "It was printed In 1843 there."

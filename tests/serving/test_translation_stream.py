@@ -1,4 +1,4 @@
-"""The turns of a streamed translation, without a network."""
+"""The steps of a streamed translation, without a network."""
 
 import asyncio
 import types
@@ -15,17 +15,17 @@ from t2t_keras.serving.translation_stream import TranslationStream, complete_str
 TEXT, NUMBER = tf.TensorSpec([None], tf.string), tf.TensorSpec([], tf.int32)
 
 
-def model(*without):
-    """Counts its steps: its answer is whole after five."""
-    begun = []
+def counting_model(*without):
+    """A model that counts steps and is done after five; also returns the texts of its calls."""
+    texts = []
 
     def begin(text):
-        begun.append(text.numpy().tolist())
+        texts.append(text.numpy().tolist())
         return {"state_000": tf.constant(0)}
 
     def advance(steps, state_000):
-        made = state_000 + steps
-        return {"state_000": made, "made": made, "done": made >= 5}
+        count = state_000 + steps
+        return {"state_000": count, "made": count, "done": count >= 5}
 
     state = {"state_000": NUMBER}
     signatures = [
@@ -34,38 +34,40 @@ def model(*without):
         Signature("stream_advance", {"steps": NUMBER, **state}, {**state, "made": NUMBER, "done": NUMBER}, advance),
     ]
     named = {signature.name: signature for signature in signatures if signature.name not in without}
-    return types.SimpleNamespace(version=3, signatures=named), begun
+    return types.SimpleNamespace(version=3, signatures=named), texts
 
 
-def test_each_call_goes_on_where_the_last_one_ended():
-    loaded, begun = model()
-    signature = streaming_signature(loaded)
+def test_calls_continue_the_stream():
+    model, texts = counting_model()
+    signature = streaming_signature(model)
     assert not signature.mergeable
     assert set(signature.outputs) == {"made", "done"}
     text = {"text": np.array([b"a"], object)}
-    found = [signature.run(text) for _ in range(3)]
-    assert [outputs["made"] for outputs in found] == [2, 4, 6]
-    assert [outputs["done"] for outputs in found] == [False, False, True]
-    assert begun == [[b"a"]], "a text is begun once"
-    assert streaming_signature(loaded).run(text)["made"] == 2, "and every request has its own state"
+    calls = [signature.run(text) for _ in range(3)]
+    assert [outputs["made"] for outputs in calls] == [2, 4, 6]
+    assert [outputs["done"] for outputs in calls] == [False, False, True]
+    assert texts == [[b"a"]], "the text is encoded once"
+    assert streaming_signature(model).run(text)["made"] == 2, "each request has a separate state"
 
 
 @pytest.mark.parametrize("name", ["serving_default", "stream_begin", "stream_advance"])
-def test_a_model_without_the_signatures(name):
+def test_model_without_streaming_signatures(name):
     with pytest.raises(ServingError, match="^version 3 has no signatures 'stream_begin' and 'stream_advance'") as error:
-        streaming_signature(model(name)[0])
+        streaming_signature(counting_model(name)[0])
     assert error.value.code is Code.UNIMPLEMENTED
 
 
-class Turns:
-    """Notes what is queued, waited for and ended."""
+class RecordedStream:
+    """Records the calls of a stream."""
 
     def __init__(self):
         self.futures = [Future()]
         self.seconds = []
         self.ended = 0
-        self.whole = []
-        self.stream = TranslationStream(self.futures[0], self.submit, self.outputs, 100.0, self.whole.append, self.end)
+        self.results = []
+        self.stream = TranslationStream(
+            self.futures[0], self.submit, self.outputs, 100.0, self.results.append, self.end
+        )
 
     def submit(self):
         self.futures.append(Future())
@@ -80,29 +82,29 @@ class Turns:
         self.ended += 1
 
 
-def test_a_turn_is_queued_when_the_one_before_is_over():
-    turns = Turns()
+def test_turns_are_queued_one_after_the_other():
+    recorded = RecordedStream()
 
     async def all_turns():
-        return [await turns.stream.turn(), await turns.stream.turn()]
+        return [await recorded.stream.turn(), await recorded.stream.turn()]
 
     assert asyncio.run(all_turns()) == [({"made": 1}, False), ({"made": 2}, True)]
-    assert 100.0 >= turns.seconds[0] >= turns.seconds[1] > 0, "the time is that of all turns together"
-    assert turns.whole == [{"made": 2}]
-    assert turns.ended == 0
-    turns.stream.close()
-    turns.stream.close()
-    assert turns.ended == 1
+    assert 100.0 >= recorded.seconds[0] >= recorded.seconds[1] > 0, "the time limit applies to all turns together"
+    assert recorded.results == [{"made": 2}]
+    assert recorded.ended == 0
+    recorded.stream.close()
+    recorded.stream.close()
+    assert recorded.ended == 1
 
 
-def test_what_is_there_already_comes_in_one_turn():
+def test_complete_results_take_one_turn():
     stream = complete_stream({"made": 7})
     assert asyncio.run(stream.turn()) == ({"made": 7}, True)
     stream.close()
 
 
-def test_what_nobody_has_waited_for_is_cancelled():
-    turns = Turns()
-    turns.stream.close()
-    assert turns.futures[0].cancelled()
-    assert turns.ended == 1
+def test_closing_cancels_the_pending_turn():
+    recorded = RecordedStream()
+    recorded.stream.close()
+    assert recorded.futures[0].cancelled()
+    assert recorded.ended == 1

@@ -1,4 +1,4 @@
-"""Which versions are served, and which labels they have."""
+"""Version policies and version labels."""
 
 import logging
 import shutil
@@ -8,7 +8,7 @@ import pytest
 from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.request_errors import Code, ServingError
 from t2t_keras.serving.versions import Versions
-from tests.serving.light_versions import Light, following, states, write
+from tests.serving.light_versions import FakeModel, open_versions, states, write_version
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("policy", "wanted"),
+    ("policy", "expected"),
     [
         (VersionPolicy(), {5}),
         (VersionPolicy(most=2), {5, 3}),
@@ -26,28 +26,28 @@ def folder(tmp_path):
         (VersionPolicy(most=None, specific=frozenset({1, 3})), {3, 1}),
     ],
 )
-def test_a_policy_chooses_among_those_that_can_be_loaded(folder, policy, wanted):
+def test_policies_choose_among_loadable_versions(folder, policy, expected):
     for version in (1, 3, 5):
-        write(folder, version)
-    write(folder, 4, "bad")
-    versions = following(folder)
+        write_version(folder, version)
+    write_version(folder, 4, "bad")
+    versions = open_versions(folder)
     versions.choose(policy, {})
     versions.poll()
-    assert {version for version, state in states(versions).items() if state == "AVAILABLE"} == wanted
-    assert versions.served == max(wanted)
-    for version in wanted:
+    assert {version for version, state in states(versions).items() if state == "AVAILABLE"} == expected
+    assert versions.served == max(expected)
+    for version in expected:
         with versions.lend(version) as model:
             assert model.version == version
 
 
-def test_versions_that_a_policy_asks_for_in_vain(folder, caplog):
-    """What is served goes on, and a label of a version that is not served is told from an unknown one."""
-    write(folder, 1)
-    versions = following(folder)
+def test_missing_versions_of_a_policy(folder, caplog):
+    """The served versions stay, and the error of a label tells an unserved version from an unknown label."""
+    write_version(folder, 1)
+    versions = open_versions(folder)
     versions.choose(VersionPolicy(most=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
     versions.poll()
     versions.poll()
-    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the policy asks for") == 1
+    assert versions.served == 1 and caplog.text.count("no version 7, 8, which the version policy selects") == 1
     with versions.lend("now") as model:
         assert model.version == 1
     for label, code in (("next", Code.NOT_FOUND), ("other", Code.INVALID_ARGUMENT)):
@@ -56,22 +56,22 @@ def test_versions_that_a_policy_asks_for_in_vain(folder, caplog):
         assert caught.value.code is code
 
 
-def test_a_label_stands_for_its_version_until_its_new_one_is_served(folder):
-    """However long that takes to load, and whether or not the old one stays."""
-    write(folder, 1)
+def test_labels_move_when_the_new_version_is_served(folder):
+    """The label keeps its old version while the new one loads, even if the policy no longer includes the old one."""
+    write_version(folder, 1)
     seen = []
 
     def load(path, version):
         seen.append(versions.number("stable"))
         if version == 3:
             raise OSError("away")
-        return Light(path, version)
+        return FakeModel(path, version)
 
     versions = Versions(folder, "mine", max_retries=0, load=load)
     versions.choose(VersionPolicy(most=None, specific=frozenset({1})), {"stable": 1})
     versions.poll()
     for number in (2, 3):
-        write(folder, number)
+        write_version(folder, number)
         versions.choose(VersionPolicy(most=None, specific=frozenset({number})), {"stable": number})
         versions.poll()
     assert seen == [1, 1, 2]
@@ -83,35 +83,35 @@ def test_a_label_stands_for_its_version_until_its_new_one_is_served(folder):
         versions.number("stable")
 
 
-def test_a_label_keeps_its_version_though_another_one_is_served(folder):
+def test_labels_keep_their_version_if_the_new_one_cannot_be_loaded(folder):
     for number in (3, 4, 5):
-        write(folder, number, "damaged" if number == 4 else "good")
-    versions = Versions(folder, "mine", max_retries=0, load=Light)
+        write_version(folder, number, "damaged" if number == 4 else "good")
+    versions = Versions(folder, "mine", max_retries=0, load=FakeModel)
     for number in (3, 4):
-        wanted = VersionPolicy(most=None, specific=frozenset({number, 5}))
-        versions.choose(wanted, {"stable": number, "canary": 5})
+        expected = VersionPolicy(most=None, specific=frozenset({number, 5}))
+        versions.choose(expected, {"stable": number, "canary": 5})
         versions.poll()
     for label, number in (("stable", 3), ("canary", 5)):
         with versions.lend(label) as model:
             assert model.version == number
-    write(folder, 4)
+    write_version(folder, 4)
     versions.poll()
     assert versions.number("stable") == 4
     versions.poll()
     assert states(versions)[3] == "END"
 
 
-def test_files_that_are_replaced_under_a_number_are_said_to_be_ignored(folder, caplog):
-    write(folder, 1)
-    versions = following(folder)
+def test_replaced_files_of_a_loaded_version_are_ignored_with_a_warning(folder, caplog):
+    write_version(folder, 1)
+    versions = open_versions(folder)
     shutil.rmtree(folder / "1")
     versions.poll()
-    write(folder, 2)
+    write_version(folder, 2)
     (folder / "2").rename(folder / "1")
     for _ in range(3):
         versions.poll()
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert [
-        line for line in said if line.startswith("version 1 of mine has different files than those loaded")
-    ] == said[-1:]
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [line for line in warnings if line.startswith("the files of version 1 of mine have changed")] == warnings[
+        -1:
+    ]
     assert states(versions) == {1: "AVAILABLE"}

@@ -1,4 +1,4 @@
-"""A small SavedModel with signatures of every kind that the server must tell apart."""
+"""A small SavedModel with signatures of all kinds that the server distinguishes."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ TEXT = tf.TensorSpec([None], tf.string, "text")
 
 
 class Toy(tf.Module):
-    """Reverses and upper-cases; `number` tells one version from another."""
+    """Reverses texts and converts them to upper case; `number` identifies the version."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Toy(tf.Module):
 
     @tf.function(input_signature=[TEXT])
     def gate(self, text):
-        """Waits until there is a file of one of these names, at most some seconds."""
+        """Waits until a file with one of these names exists, for at most `GATE_SECONDS`."""
         end = tf.timestamp() + GATE_SECONDS
 
         def shut(rounds):
@@ -51,7 +51,7 @@ class Toy(tf.Module):
 
     @tf.function(input_signature=[TEXT])
     def endless(self, text):
-        """Ends only if it is stopped."""
+        """Runs until it is stopped."""
         rounds = tf.while_loop(lambda rounds: rounds >= 0, lambda rounds: [tf.maximum(rounds, 1)], [tf.size(text)])[0]
         return {"rounds": tf.fill(tf.shape(text), rounds)}
 
@@ -67,18 +67,18 @@ class Toy(tf.Module):
 
     @tf.function(input_signature=[TEXT])
     def pieces(self, text):
-        """With a second dimension of any size: pieces [batch, length]."""
+        """Returns pieces [batch, length], whose second dimension has any size."""
         return {"pieces": tf.strings.unicode_split(text, "UTF-8").to_tensor("")}
 
     @tf.function(input_signature=[TEXT])
     def square(self, text):
-        """As large as the square of the longest text: table float32 [batch, length, length]."""
+        """Returns a table float32 [batch, length, length] for the longest text."""
         length = tf.reduce_max(tf.strings.length(text))
         return {"table": tf.fill([tf.size(text), length, length], 0.1)}
 
     @tf.function(input_signature=[TEXT])
     def total(self, text):
-        """One number for all: no row for a row."""
+        """Returns one number for all rows."""
         return {"total": tf.reduce_sum(tf.strings.length(text))}
 
     @tf.function(
@@ -103,20 +103,20 @@ class Toy(tf.Module):
         ]
     )
     def stream_advance(self, steps, state_000, state_001):
-        """A character a step; "endless" never ends, "stuck" has a step that does not, "late" fails at its end."""
-        made, text = state_001 + steps, state_000[0]
+        """Writes a character per step; "endless" and a step of "stuck" never end, and "late" fails at its end."""
+        count, text = state_001 + steps, state_000[0]
         rounds = tf.where(text == "stuck", 0, -1)
         rounds = tf.while_loop(lambda rounds: rounds >= 0, lambda rounds: [tf.maximum(rounds, 1)], [rounds])[0]
         whole = self.translate(state_000)
-        is_whole = made >= tf.strings.length(text, "UTF8_CHAR")
+        is_whole = count >= tf.strings.length(text, "UTF8_CHAR")
         with tf.control_dependencies([tf.debugging.Assert(~is_whole | (text != "late"), ["no such word"]), rounds]):
-            translation = tf.strings.substr(whole["translation"], 0, made, "UTF8_CHAR")
+            translation = tf.strings.substr(whole["translation"], 0, count, "UTF8_CHAR")
         done = is_whole & (text != "endless")
-        return {"state_000": state_000, "state_001": made, "done": done, **whole, "translation": translation}
+        return {"state_000": state_000, "state_001": count, "done": done, **whole, "translation": translation}
 
 
 def save(export_dir: pathlib.Path, version: int, warm_up: list[str] | None = None) -> pathlib.Path:
-    """Writes a version, with a warm-up request for each of some texts."""
+    """Writes a version, with one warm-up request for each text of `warm_up`."""
     path = pathlib.Path(export_dir) / str(version)
     toy = Toy(version)
     names = ["single", "nbest", "picky", "gate", "endless", "sample", "tokens", "pieces", "square", "total", "kinds"]

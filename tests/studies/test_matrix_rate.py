@@ -5,7 +5,7 @@ import json
 import pytest
 
 from t2t_keras.studies import matrix_rate as matrix_rates
-from t2t_keras.studies.matrix_rate import matrix_rate, note_rate, noted_rate
+from t2t_keras.studies.matrix_rate import matrix_rate, stored_rate, update_stored_rate
 
 
 @pytest.fixture(autouse=True)
@@ -31,17 +31,22 @@ def test_the_highest_measured_rate_of_a_machine_is_kept(tmp_path):
         calls.append(size)
         return taken[0]
 
-    assert noted_rate(tmp_path, "2 x Core(TM)") is None
-    rate = note_rate(tmp_path, "2 x Core(TM)", multiply)
-    assert rate == noted_rate(tmp_path, "2 x Core(TM)") == note_rate(tmp_path, "2 x Core(TM)", multiply) == 2 * 512**3
+    assert stored_rate(tmp_path, "2 x Core(TM)") is None
+    rate = update_stored_rate(tmp_path, "2 x Core(TM)", multiply)
+    assert (
+        rate
+        == stored_rate(tmp_path, "2 x Core(TM)")
+        == update_stored_rate(tmp_path, "2 x Core(TM)", multiply)
+        == 2 * 512**3
+    )
     assert len(calls) == 12
     taken[0] = 2.0
-    assert note_rate(tmp_path, "2 x Core(TM)", multiply) == rate == noted_rate(tmp_path, "2 x Core(TM)")
+    assert update_stored_rate(tmp_path, "2 x Core(TM)", multiply) == rate == stored_rate(tmp_path, "2 x Core(TM)")
     taken[0] = 0.5
-    rate = note_rate(tmp_path, "2 x Core(TM)", multiply)
-    assert rate == noted_rate(tmp_path, "2 x Core(TM)") == 4 * 512**3
+    rate = update_stored_rate(tmp_path, "2 x Core(TM)", multiply)
+    assert rate == stored_rate(tmp_path, "2 x Core(TM)") == 4 * 512**3
     path = tmp_path / "machines" / "2_x_core_tm.json"
     assert json.loads(path.read_text(encoding="utf-8"))["machine"] == "2 x Core(TM)"
     path.write_text("{", encoding="utf-8")
-    assert note_rate(tmp_path, "2 x Core(TM)", multiply) == rate
-    assert noted_rate(tmp_path, "another") is None
+    assert update_stored_rate(tmp_path, "2 x Core(TM)", multiply) == rate
+    assert stored_rate(tmp_path, "another") is None

@@ -46,5 +46,5 @@ def test_a_plan_sums_the_unfinished_trainings(tmp_path, monkeypatch):
     line = Line("none", (), {})
     table = Table("none", "", (), (line,), (), plotted=None)
     seconds, reported = plan.seconds_here(table, {}, tmp_path, 0.25, LENGTH)
-    assert "25% of a product of matrices on 2 x A Name." in reported
+    assert "25% of the throughput of matrix products on 2 x A Name." in reported
     assert "Hours of unfinished rows: 0." in plan.plan(table, {}, LENGTH, seconds)

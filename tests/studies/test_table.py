@@ -35,7 +35,7 @@ def test_cells_are_facts_and_means_with_their_range():
     assert TABLE.cells(STATES) == [
         ["row", "h", "BLEU", "note", "state"],
         ["one", "8", "20.5 (20.0 to 21.0)", "a|b", ""],
-        ["two", "4", "", "", "has other settings: train.seed: 1 -> 2"],
+        ["two", "4", "", "", "has different settings: train.seed: 1 -> 2"],
         ["three", "", "20.0", "", ""],
     ]
 

@@ -148,6 +148,15 @@ def test_a_damaged_record_is_an_error(study_dir, text):
         state(FIRST, study_dir)
 
 
+def test_a_damaged_record_of_the_initial_weights_is_an_error(study_dir):
+    folder = study_dir / "more/seed_1"
+    Run(folder).start(CONFIG, "/data", study_dir / "vocab", {"model_dir": "one/seed_1"})
+    (folder / "checkpoints" / checkpoints.step_name(20)).mkdir(parents=True)
+    (folder / "begins_from.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InputError, match=r"begins_from\.json is damaged: "):
+        state(MORE, study_dir)
+
+
 def test_a_training_is_initialised_from_another_average_once(study_dir, monkeypatch):
     initial_checkpoints = []
 
@@ -177,7 +186,7 @@ def test_the_cost_of_a_training_includes_the_one_before_it(study_dir, monkeypatc
     monkeypatch.setattr(phases.DataFacts, "of", lambda data: data)
     monkeypatch.setattr(phases, "PreparedData", types.SimpleNamespace(open=lambda directory: data))
     monkeypatch.setattr(phases, "make_strategy", lambda name: types.SimpleNamespace(num_replicas_in_sync=2))
-    monkeypatch.setattr(phases, "note_rate", lambda *arguments: 3.0)
+    monkeypatch.setattr(phases, "update_stored_rate", lambda *arguments: 3.0)
     trainer = types.SimpleNamespace(train=lambda: Outcome(20, "", 0))
     monkeypatch.setattr(phases, "Trainer", lambda *arguments: trainer)
     results = phases.train(MORE, study_dir)

@@ -259,5 +259,5 @@ def test_an_export_scores_what_the_model_should_write(name, folder, translator, 
 
 @of_graphs("parsing")
 def test_a_server_answers(name, translator, version):
-    (outputs,) = programs.answers(version.parent, {"inputs": ROUGH[name]})
+    (outputs,) = programs.predict(version.parent, {"inputs": ROUGH[name]})
     assert outputs["translation"] == [translation.text for translation in translator.translate(ROUGH[name])]

@@ -92,7 +92,7 @@ def test_entities_without_a_type_or_beside_an_odd_label_are_entities(expected):
 def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
     assert list(TaggingTask().examples(["New York\tX\tB-LOC", "\u3000\tX\tO\t"], "f")) == [("New_York _", "B-LOC O")]
     for line in ("# id 5\tdomain=en", "Bo NN x O"):
-        with pytest.raises(InputError, match=r"f, line 2: \d columns, and 3 in the line before"):
+        with pytest.raises(InputError, match=r"f, line 2: \d columns, but 3 in the previous line"):
             list(TaggingTask().examples(["Ada NNP B-PER", line], "f"))
 
 

@@ -100,7 +100,7 @@ def test_what_is_normalised_in_another_way_keeps_its_capitals():
 
 def test_invalid_extensions_are_rejected():
     old = trained_tokenizer(OLD, 330)
-    with pytest.raises(InputError, match=r"--extend_vocab=5000: the text has only \d+ pieces that are new"):
+    with pytest.raises(InputError, match=r"--extend_vocab=5000: the text has only \d+ new pieces"):
         with_pieces(old, 5000, NEW, "bpe")
     with pytest.raises(InputError, match="bytes already covers every text"):
         with_pieces(trained_tokenizer([], 260, vocab_type="byte"), 1, NEW, "byte")

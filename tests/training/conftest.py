@@ -1,3 +1,5 @@
+"""Fixtures of the tests of the training loop."""
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def scripted(monkeypatch):
-    """Replaces training steps by an empty computation, and validations by given losses, to test decisions of the loop.
+    """Replaces training steps and validations by scripted results, for tests of the decisions of the loop.
 
     Returns a function that sets the validation losses; the last one is repeated.
     """

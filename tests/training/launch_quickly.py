@@ -7,6 +7,6 @@ from launch import train
 from t2t_keras.training import trainer
 from tests import programs
 
-programs.be_quick(True)
+programs.set_quick_mode(True)
 trainer._SECONDS_BETWEEN_LOOKS = 0.1
 train.run()

@@ -23,7 +23,7 @@ from tests import programs
 @pytest.fixture
 def with_curves() -> None:
     """Enables curves, which take as long as all other work of a monitor."""
-    programs.be_quick(False)
+    programs.set_quick_mode(False)
 
 
 def log(monitor, step: int, loss: float | None = None, gradient_norm: float = 1.5, **measures: float):

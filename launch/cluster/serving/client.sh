@@ -22,7 +22,7 @@ json_strings() {
   tr -d '\000-\010\013-\037' | sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/\t/\\t/g' -e 's/.*/"&"/'
 }
 
-# For curl's --config, because every user of the machine can read arguments.
+# Passed in curl's --config, because all users of the machine can read the arguments of a process.
 credentials() {
   [[ -z "${KEY_FILE:-}" ]] || printf 'header = "Authorization: Bearer %s"\n' "$(head -n 1 "$KEY_FILE")"
 }

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """Drops what libraries write to standard error."""
+    """Discards the output of libraries on standard error."""
     stderr = os.dup(2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     try:
@@ -58,7 +58,7 @@ def translate(
 
 
 def connected(server: str, ca: str | None) -> grpc.Channel:
-    """Returns a channel to the server; with TLS if `ca`, a file of trusted certificates, is given."""
+    """Returns a channel to the server, with TLS if `ca` is a file of trusted certificates."""
     if ca is None:
         return grpc.insecure_channel(server)
     return grpc.secure_channel(server, grpc.ssl_channel_credentials(pathlib.Path(ca).read_bytes()))

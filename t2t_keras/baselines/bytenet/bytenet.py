@@ -38,7 +38,7 @@ class ByteNet(EncoderDecoder):
 
     def __init__(self, config: ByteNetConfig, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        if self.source_embedding is self.target_embedding:  # the source's is twice as wide, so never tied
+        if self.source_embedding is self.target_embedding:  # the former is twice as wide, so never tied
             self.source_embedding = self.make_embedding("source_embedding")
         self.dropout = Dropout(config.dropout_rate, name="dropout", **part_arguments(self))
         self.encoder_layers = self._blocks("encoder", config.num_encoder_layers, causal=False)
@@ -73,7 +73,7 @@ class ByteNet(EncoderDecoder):
         ]
 
     def build_layers(self) -> None:
-        # Zeros in its place would be normalised too, which multiplies their gradient by a thousand in every layer.
+        # A normal distribution, because layer normalisation of zeros multiplies gradients by a thousand in every layer.
         self.unfolding = self.add_weight(
             shape=(2 * self.config.d_model,),
             initializer=keras.initializers.RandomNormal(stddev=1.0),

@@ -27,7 +27,7 @@ class ByteNetConfig(ModelConfig):
         dilation_rates: distances between these positions in the first blocks, repeated for the blocks above.
         unfolding_factor: a in the memory's length, a * source length + b; from 1 to 100.
         unfolding_offset: b in the memory's length, at least 0.
-        dropout_rate: dropout on the inputs of each stack and on what each block adds; the paper mentions none.
+        dropout_rate: dropout on the inputs of each stack and on the residual of each block; the paper mentions none.
         tie_embeddings: whether target and pre-softmax projection share one matrix.
         layer_norm_epsilon: added to the variance in layer normalisation.
     """

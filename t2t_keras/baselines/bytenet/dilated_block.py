@@ -25,9 +25,9 @@ class DilatedBlock(Layer):
     Args:
         d_inner: width within the block.
         kernel_size: number of positions that an output of the convolution reads.
-        dilation_rate: distance between neighbouring ones of these positions.
-        causal: whether the last of these positions is the output's own. Otherwise its own is the middle one.
-        dropout_rate: dropout on what is added to the inputs.
+        dilation_rate: distance between adjacent positions of these.
+        causal: whether the last of these positions is that of the output. Otherwise, the middle one is.
+        dropout_rate: dropout on the outputs of W_3, which are added to the inputs.
         epsilon: added to the variance in layer normalisation.
 
     Call arguments:
@@ -86,7 +86,7 @@ class DilatedBlock(Layer):
         dilated: Callable[[Tensor], Tensor],
         widening: Callable[[Tensor], Tensor],
     ) -> Tensor:
-        """Returns what the block adds to its inputs: float [..., width] --> [..., width].
+        """Returns the residual that the block adds to its inputs: float [..., width] --> [..., width].
 
         Training and search steps supply different functions for the three products.
         """

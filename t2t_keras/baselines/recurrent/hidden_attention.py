@@ -38,7 +38,7 @@ class HiddenAttention(Layer):
         self.memory_kernel = self.add_weight(shape=(memory_shape[-1], self.d_attention), name="memory_kernel")
 
     def keys(self, memory: Tensor) -> Tensor:
-        """Returns what the scores need of a memory, computed once per sentence: float [batch, key_len, d_attention]."""
+        """Returns the keys of a memory, which are computed once per sentence: float [batch, key_len, d_attention]."""
         raise NotImplementedError
 
     def scores(self, queries: Tensor, keys: Tensor, *, many: bool = False) -> Tensor:

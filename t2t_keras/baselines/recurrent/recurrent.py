@@ -32,7 +32,7 @@ class LSTMState(NamedTuple):
 class LSTM(Layer):
     """A long short-term memory (LSTM).
 
-    One product computes what the inputs of all positions add to the gates.
+    One product computes the contributions of the inputs of all positions to the gates.
 
     Args:
         units: width of the cell, and of the hidden state if it is not projected.
@@ -84,7 +84,7 @@ class LSTM(Layer):
         return self.recur(self.gates(inputs), token_mask)
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """Returns what inputs add to the gates, a linear map: float [..., d_in] --> [..., 4 units]."""
+        """Returns the contributions of inputs to the gates, a linear map: float [..., d_in] --> [..., 4 units]."""
         return kernels.linear(inputs, self.kernel, self.bias)
 
     def recur(self, gates: Tensor, token_mask: Tensor | None = None) -> Tensor:
@@ -153,11 +153,11 @@ class AttentiveLSTM(Layer):
         return self.recur(self.gates(inputs), memory, bias)
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """Returns what inputs without contexts add to the gates: float [..., d_in] --> [..., 4 units]."""
+        """Returns the contributions of inputs without contexts to the gates: float [..., d_in] --> [..., 4 units]."""
         return kernels.linear(inputs, ops.convert_to_tensor(self.lstm.kernel)[: self.d_in], self.lstm.bias)
 
     def context_gates(self, contexts: Tensor, width: int) -> Tensor:
-        """Returns the first columns of what contexts add to the gates: float [..., d_memory] --> [..., width]."""
+        """Returns the contributions of contexts to the first gates: float [..., d_memory] --> [..., width]."""
         return kernels.linear(contexts, ops.convert_to_tensor(self.lstm.kernel)[self.d_in :, :width], None)
 
     def recur(self, gates: Tensor, memory: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -208,7 +208,7 @@ class LSTMStep:
         self._recurrent_kernel = ops.cast(layer.recurrent_kernel, dtype)  # [width, 4 units]
 
     def gates(self, inputs: Tensor) -> Tensor:
-        """Returns what the inputs of one position add to the gates: float [..., d_in] --> [..., 4 units]."""
+        """Returns the contributions of one position's inputs to the gates: float [..., d_in] --> [..., 4 units]."""
         return kernels.linear(inputs, self._kernel, self._bias)
 
     def __call__(self, gates: Tensor, state: LSTMState) -> LSTMState:

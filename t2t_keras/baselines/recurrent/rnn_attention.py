@@ -34,7 +34,8 @@ class LayerOutputs(NamedTuple):
 
     Attributes:
         hidden: float [..., units], the hidden states, plus the layer's inputs if it has a residual connection.
-        forwarded: float [..., 2 units], half of what the layer's inputs add to its gates; None without "fast_forward".
+        forwarded: float [..., 2 units], half of the contributions of the layer's inputs to its gates;
+            None without "fast_forward".
     """
 
     hidden: Tensor
@@ -212,7 +213,7 @@ class RNNAttention(EncoderDecoder):
         return inputs if omits_context else ops.concatenate([inputs, context], axis=-1)
 
     def _outputs(self, number: int, lower: LayerOutputs, hidden: Tensor, gates: Tensor) -> LayerOutputs:
-        """Returns the outputs of a layer, given its hidden states and gates; `connections` decides what they are."""
+        """Returns the outputs of a layer, given its hidden states and gates; they depend on `connections`."""
         if self.config.connections == "fast_forward":
             return LayerOutputs(hidden, gates[..., : 2 * self.config.num_units])
         return LayerOutputs(lower.hidden + hidden if number >= self.config.first_residual else hidden)

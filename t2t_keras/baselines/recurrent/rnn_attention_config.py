@@ -18,10 +18,11 @@ class RNNAttentionConfig(ModelConfig):
         num_units: width of a layer's hidden state, in each direction.
         d_attention: width of the attention's hidden layer.
         d_memory: width to which the encoder's output is projected; None means no projection.
-        encoder: "bidirectional_first": the first layer reads in both directions, and those above read forwards (GNMT);
-            "alternating_columns": two columns whose layers read forwards and backwards by turns (Deep-Att).
+        encoder: "bidirectional_first": the first layer reads in both directions, and the layers above read forwards
+            (GNMT); "alternating_columns": two columns whose layers read forwards and backwards alternately (Deep-Att).
         connections: how layers are connected. "residual": a layer's input is added to its output (GNMT);
-            "fast_forward": a layer also reads half of what the inputs of the layer below add to its gates (Deep-Att).
+            "fast_forward": a layer also reads half of the contributions of the inputs to the gates of the layer below
+            (Deep-Att).
         readout: input of the projection to the vocabulary. "state": the outputs of the top layer (GNMT);
             "state_context": these outputs and the context, through one linear layer (Bahdanau et al., 2015).
         first_residual: number of the first layer with a residual connection, counted from 1 and at least 3; has an

@@ -58,7 +58,7 @@ class Corpus:
         identity: versions that identify the text; prepared data is reused only if they are the same.
         files: the files of the text by name; their checksums also identify the text.
         provenance: function that returns where the text came from, for the record; called after reading.
-        parts: functions that read the corpora of which "train" consists, in order; empty for a single corpus.
+        parts: functions that read the corpora in "train", in order; empty for a single corpus.
     """
 
     splits: Mapping[str, PairSource]
@@ -69,7 +69,7 @@ class Corpus:
 
     @property
     def training_parts(self) -> tuple[PairSource, ...]:
-        """Functions that read the corpora of which "train" consists."""
+        """Functions that read the corpora in "train", in order."""
         return self.parts or (self.splits["train"],)
 
 
@@ -173,10 +173,10 @@ def combined(corpora: Sequence[Corpus], tags: Sequence[str] = ()) -> Corpus:
 
     Args:
         corpora: the corpora.
-        tags: a tag for each corpus, which is put in front of its sources unless it is empty; empty for no tags.
+        tags: for each corpus, a tag that is prepended to its sources, or ""; empty for no tags.
 
     Raises:
-        InputError: the number of tags differs from that of the corpora.
+        InputError: the numbers of tags and corpora differ.
     """
     if tags and len(tags) != len(corpora):
         raise InputError(
@@ -262,7 +262,7 @@ def opus_pairs(name: str, source_language: str, target_language: str, download_d
         download_dir: the archive is stored in its subdirectory `opus`.
 
     Raises:
-        InputError: the name has no version, or the archive is not available, damaged, or not that of the first
+        InputError: the name has no version, or the archive is not available, is damaged, or differs from the first
             download.
     """
     languages = Languages(source_language, target_language)
@@ -362,8 +362,8 @@ def tensorflow_datasets(name: str, source_language: str, target_language: str, d
     languages = getattr(builder.info.features, "languages", ())
     if not {source_language, target_language} <= set(languages) or source_language == target_language:
         raise InputError(
-            f"corpus=tfds:{name}: cannot give {source_language}-{target_language}; "
-            f"its languages: {', '.join(languages) or 'none (it is no translation set)'}"
+            f"corpus=tfds:{name} has no texts in {source_language} and {target_language}; "
+            f"its languages: {', '.join(languages) or 'none (it is not a translation data set)'}"
         )
 
     def prepare() -> None:
@@ -399,7 +399,7 @@ def _file_reader(read: Task, languages: Languages, source: str | Path, target: s
 
 
 def _add_tag(read: PairSource, tag: str) -> PairSource:
-    """Returns a function that reads the same pairs with a tag in front of the sources."""
+    """Returns a function that reads the same pairs and prepends a tag to the sources."""
     if isinstance(read, ParallelFiles):
         return dataclasses.replace(read, tag=tag)
     return lambda: tagged(read(), tag)

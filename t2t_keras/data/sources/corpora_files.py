@@ -18,9 +18,9 @@ from t2t_keras.data.cleaning import Pair
 from t2t_keras.errors import InputError, explained, optional_module
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_START_BYTES = 4096  # at the beginning of a file, which tell its format
+_START_BYTES = 4096  # at the beginning of a file, which identify its format
 _PART_BYTES = 1 << 13  # decompressed at once
-_LINE_BYTES = 1 << 20  # at the beginning of a file, in which its first line is looked for
+_LINE_BYTES = 1 << 20  # at the beginning of a file, which are searched for a line end
 
 
 class _Compression(NamedTuple):
@@ -187,7 +187,7 @@ def damage_named(path: str | Path) -> Iterator[None]:
 
 
 def read_raw_lines(path: str | Path) -> Iterator[bytes]:
-    """Yields the undecoded lines of a plain or compressed file, without a byte order mark; raises as `read_lines`."""
+    """Yields the undecoded lines of a plain or compressed file, without a byte order mark; see `read_lines`."""
     with opened(path) as file:
         yield from raw_lines(file, str(path))
 
@@ -204,7 +204,7 @@ def raw_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
         body = first.removesuffix(b"\n").removesuffix(b"\r")
         second = file.readline() if b"\r" in body else b""
         if b"\r" in body and not second:  # no line feed, except possibly at the end
-            yield from body.split(b"\r")
+            yield from first.splitlines(keepends=True)
             return
         for line in itertools.chain([first] if first else [], [second] if second else [], file):
             number += 1

@@ -29,8 +29,8 @@ def fetch(url: str, path: str | Path, sha256: str | None = None) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with _answer(url) as answer, replacing(path, "wb") as file:
-                file.writelines(_read_parts(answer))
+            with _response(url) as response, replacing(path, "wb") as file:
+                file.writelines(_read_parts(response))
         except http.client.HTTPException as error:
             raise InputError(
                 f"{url}: cannot be downloaded ({error}); without internet access, put the file at {path}"
@@ -45,8 +45,8 @@ def verify(path: str | Path, sha256: str) -> None:
         raise InputError(f"{path}: SHA-256 is {digest}, expected {sha256}; delete the file to download it again")
 
 
-def _answer(url: str) -> http.client.HTTPResponse:
-    """Opens the response of a server, of which only the head is read; raises an HTTPException on failure."""
+def _response(url: str) -> http.client.HTTPResponse:
+    """Opens the response of a server without reading its body; raises an HTTPException on failure."""
     request = urllib.request.Request(url, headers={"User-Agent": _USER_AGENT})
     try:
         return urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)
@@ -54,12 +54,12 @@ def _answer(url: str) -> http.client.HTTPResponse:
         raise http.client.HTTPException(str(error)) from error
 
 
-def _read_parts(answer: http.client.HTTPResponse) -> Iterator[bytes]:
+def _read_parts(response: http.client.HTTPResponse) -> Iterator[bytes]:
     """Yields the parts of a response; raises an HTTPException if the connection breaks."""
-    content_length, num_bytes = answer.headers.get("Content-Length"), 0
+    content_length, num_bytes = response.headers.get("Content-Length"), 0
     while True:
         try:
-            part = answer.read(_PART_BYTES)
+            part = response.read(_PART_BYTES)
         except OSError as error:  # reset, timed out or damaged in transit
             reason = error.strerror or str(error)
             raise http.client.HTTPException(f"connection broke after {num_bytes} bytes: {reason}") from error

@@ -1,4 +1,4 @@
-"""Reads pairs of corresponding lines of two files, different lines in several workers at once.
+"""Reads pairs of corresponding lines of two files, which several workers can divide among themselves.
 
 Newlines are counted first, in blocks of bytes. A worker then starts to read at the block with the newline before its
 first line. Compressed files cannot be read in this way.
@@ -35,7 +35,7 @@ class ParallelFiles:
     Attributes:
         source: path of the sources.
         target: path of the targets.
-        tag: word that is put in front of each source, with a space; "" for none.
+        tag: word that is prepended to each source, with a space; "" for none.
     """
 
     source: Path
@@ -43,13 +43,13 @@ class ParallelFiles:
     tag: str = ""
 
     def __call__(self) -> Iterator[Pair]:
-        """Yields all pairs; raises as `read_pairs`."""
+        """Yields all pairs; see `read_pairs`."""
         return tagged(read_pairs(self.source, self.target), self.tag)
 
     @property
-    def splits(self) -> bool:
+    def is_splittable(self) -> bool:
         """Whether processes can read different parts of the files."""
-        return all(map(_splits, (self.source, self.target)))
+        return all(map(_is_splittable, (self.source, self.target)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ class PairsOfLines:
     Attributes:
         source: lines of the sources.
         target: lines of the targets.
-        tag: word that is put in front of each source, with a space; "" for none.
+        tag: word that is prepended to each source, with a space; "" for none.
     """
 
     source: Lines
@@ -100,7 +100,7 @@ class PairsOfLines:
     tag: str
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yields the pairs; raises as `Lines`."""
+        """Yields the pairs; see `Lines`."""
         return tagged(zip(self.source, self.target, strict=True), self.tag)
 
 
@@ -135,7 +135,7 @@ def split(files: Sequence[ParallelFiles], pairs: int, run_all: RunAll) -> list[l
     return blocks
 
 
-def _splits(path: Path) -> bool:
+def _is_splittable(path: Path) -> bool:
     """Returns whether a file has plain lines and is the same for every process (/dev/stdin is not)."""
     return path.is_file() and path.absolute().parts[1] not in ("dev", "proc") and has_plain_lines(path)
 
@@ -190,5 +190,5 @@ class _Places:
 
 
 def tagged(pairs: Iterable[Pair], tag: str) -> Iterator[Pair]:
-    """Yields pairs with a tag and a space in front of the source, unless the tag is empty."""
+    """Yields pairs with a tag and a space prepended to the source, unless the tag is empty."""
     return ((f"{tag} {source}" if tag else source, reference) for source, reference in pairs)

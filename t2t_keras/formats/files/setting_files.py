@@ -30,7 +30,7 @@ def read_json(path: Path) -> dict[str, Any]:
     return values
 
 
-def parsed_yaml(text: bytes, place: str) -> dict[str, Any]:
+def parse_yaml(text: bytes, place: str) -> dict[str, Any]:
     """Parses settings in YAML.
 
     Raises:
@@ -58,7 +58,7 @@ def only_file(folder: Path, pattern: str) -> Path:
     return fitting[0]
 
 
-_KINDS = {int: "a whole number", bool: "true or false", str: "a text"}
+_KINDS = {int: "a whole number", bool: "true or false", str: "text"}
 
 
 def check_kinds(path: Path | str, settings: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
@@ -97,7 +97,7 @@ def whole_setting(path: Path | str, settings: Mapping[str, Any], name: str, defa
 
 
 def check_settings(path: Path | str, settings: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    """Checks that settings, if present, have the only values that this project's Transformer supports.
+    """Checks that settings, if present, have the values that this project's Transformer supports.
 
     Raises:
         InputError: a value is not supported; names the file, the setting and the value.

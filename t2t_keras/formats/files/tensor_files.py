@@ -41,7 +41,7 @@ def read_tensors(folder: Path, names: Sequence[str]) -> tuple[Path, dict[str, np
         for path in paths:
             if not path.exists():
                 raise InputError(f"{path} is missing: the weights are in {len(paths)} files, from {paths[0].name} on")
-            tensors |= read_safetensors(path) if path.suffix == ".safetensors" else _arrays(path)
+            tensors |= read_safetensors(path) if path.suffix == ".safetensors" else _read_torch_tensors(path)
         if missing := sorted(_index(folder, name).keys() - tensors.keys()):
             raise InputError(f"{_index_path(folder, name)}: {missing[0]} is in none of the {len(paths)} files")
         return paths[0], tensors
@@ -103,7 +103,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path} cannot be read as .npz: {error}") from error
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _read_torch_tensors(path: Path) -> dict[str, np.ndarray]:
     """Reads the tensors of a torch file."""
     contents = read_torch_file(path)
     if not isinstance(contents, Mapping):
@@ -117,14 +117,18 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """Reads all tensors of a safetensors file.
 
     Raises:
-        InputError: the file cannot be read, or the package is missing.
+        InputError: the file cannot be read, a tensor has a dtype that NumPy lacks, or the package is missing.
     """
     safetensors, contents = _safetensors(), read_bytes(path)
     try:
         items = safetensors.deserialize(contents)
-        return {name: np.frombuffer(each["data"], _TYPES[each["dtype"]]).reshape(each["shape"]) for name, each in items}
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError) as error:
+    except safetensors.SafetensorError as error:
         raise InputError(f"{path} cannot be read as safetensors: {error}") from error
+    for name, item in items:
+        if item["dtype"] not in _TYPES:
+            valid = ", ".join(_TYPES)
+            raise InputError(f"{path}: the tensor {name} has the dtype {item['dtype']}, which is not one of {valid}")
+    return {name: np.frombuffer(item["data"], _TYPES[item["dtype"]]).reshape(item["shape"]) for name, item in items}
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:

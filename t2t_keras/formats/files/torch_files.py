@@ -40,7 +40,7 @@ _OLD_MAGIC = 0x1950A86A20F9469CFC6C.to_bytes(10, "little")
 _OLD_START = 32
 
 
-# Most elements of an expanded tensor, which has more elements than its storage.
+# Maximum number of elements of an expanded tensor, which has more elements than its storage.
 _MOST_EXPANDED = 1 << 24
 
 # Exceptions that reading a damaged file can raise.
@@ -76,13 +76,13 @@ class _Tensor:
         values = self._storage.values
         counts = list(zip(self._size, self._stride, strict=True))
         if values is None or self._offset < 0 or any(n < 0 or step < 0 for n, step in counts):
-            raise _Unreadable("a tensor without numbers")
+            raise _Unreadable("a tensor has no storage, or a negative offset, size or stride")
         # An expanded tensor repeats elements of its storage, and each repetition is copied.
         if math.prod(self._size) > max(len(values), _MOST_EXPANDED):
-            raise _Unreadable(f"a tensor of the shape {list(self._size)} has only {len(values)} numbers")
+            raise _Unreadable(f"a tensor of the shape {list(self._size)} has only {len(values)} elements")
         last = self._offset + sum((n - 1) * step for n, step in counts)
         if math.prod(self._size) and last >= len(values):
-            raise _Unreadable("a tensor reaches beyond its numbers")
+            raise _Unreadable("a tensor extends beyond its storage")
         strides = tuple(step * values.itemsize for step in self._stride)
         return np.lib.stride_tricks.as_strided(values[self._offset :], self._size, strides).copy()
 
@@ -181,7 +181,7 @@ def _contents(file: BinaryIO) -> Any:
     if start.startswith(b"PK"):
         raise _Unreadable("it is truncated: the end of the archive is missing")
     if _OLD_MAGIC not in start:
-        raise _Unreadable("it does not begin like such a file")
+        raise _Unreadable("it does not begin as torch writes files")
     return _read_old(file)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from t2t_keras.errors import InputError
-from t2t_keras.formats.graphs.standalone_folder import write_beside
+from t2t_keras.formats.graphs.standalone_folder import write_standalone_files
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.machine.notices import without_notices
@@ -33,4 +33,4 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
             converter.target_spec.supported_types = [tf.float16]
         content = converter.convert()
     (folder / "model.tflite").write_bytes(content)
-    return write_beside(model, folder)
+    return write_standalone_files(model, folder)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.errors import InputError, optional_module
-from t2t_keras.formats.graphs.standalone_folder import write_beside
+from t2t_keras.formats.graphs.standalone_folder import write_standalone_files
 from t2t_keras.formats.graphs.token_graphs import TokenGraphs
 from t2t_keras.formats.portable_model import PortableModel
 from t2t_keras.machine.notices import without_notices
@@ -26,12 +26,12 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
         raise InputError(f"--quantization={quantization}: ONNX supports {', '.join(QUANTIZATIONS)}")
     graphs = TokenGraphs(model, "ONNX", in_one_file=False)
     tf2onnx, onnx = (_package(name) for name in ("tf2onnx", "onnx"))
-    rounding = _package("onnxruntime.quantization") if quantization == "int8" else None
+    quantizer = _package("onnxruntime.quantization") if quantization == "int8" else None
     logging.getLogger("tf2onnx").setLevel(logging.ERROR)
     for name, function in (("encoder", graphs.encode), ("step", graphs.step)):
         path = folder / f"{name}.onnx"
         with tempfile.TemporaryDirectory() as temporary, without_notices():
-            plain = path if rounding is None else Path(temporary) / path.name
+            plain = path if quantizer is None else Path(temporary) / path.name
             tf2onnx.convert.from_function(
                 function,
                 function.input_signature,
@@ -39,10 +39,10 @@ def write(model: PortableModel, folder: Path, quantization: str = "float32") -> 
                 custom_op_handlers={"Erfc": (_erfc, [])},
                 output_path=str(plain),
             )
-            if rounding is not None:
-                _round(rounding, plain, path)
+            if quantizer is not None:
+                _quantize(quantizer, plain, path)
         onnx.checker.check_model(str(path))
-    return write_beside(model, folder)
+    return write_standalone_files(model, folder)
 
 
 def _package(name: str) -> Any:
@@ -59,14 +59,14 @@ def _erfc(graph: Any, node: Any, *_: Any) -> None:
     graph.remove_node(node.name)
 
 
-def _round(rounding: Any, plain: Path, path: Path) -> None:
+def _quantize(quantizer: Any, plain: Path, path: Path) -> None:
     """Quantizes the weights of matrix products to 8 bits; their other operands are quantized at run time."""
     logger = logging.getLogger()
     level = logger.level
     logger.setLevel(logging.ERROR)  # silences the advice to optimise the graph first, which changes nothing here
     try:
-        rounding.quantize_dynamic(
-            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=rounding.QuantType.QInt8
+        quantizer.quantize_dynamic(
+            plain, path, op_types_to_quantize=["MatMul"], per_channel=True, weight_type=quantizer.QuantType.QInt8
         )
     finally:
         logger.setLevel(level)

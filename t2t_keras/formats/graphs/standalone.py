@@ -2,7 +2,7 @@
 
     python FOLDER/translate.py [--beam_size=4] [--threads=1] < sentences.txt
 
-It needs numpy, sentencepiece, and what runs the model: onnxruntime, or ai-edge-litert.
+It needs numpy, sentencepiece, and a runtime for the model: onnxruntime or ai-edge-litert.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Graphs(Protocol):
     """The model as an encoder and one step of a decoder with a cache of all earlier positions.
 
     A hypothesis is a row of a batch. Ids are int32, masks bool, and all other arrays float32. The cache has room for
-    the longest output and begins with zeros. Entries that are not written yet get no attention, but must be finite.
+    the longest output and begins with zeros. Entries that are not written yet are masked, but must be finite.
     """
 
     @property
@@ -72,7 +72,7 @@ class OnnxGraphs:
             for name in ("encoder", "step")
         )
         inputs = self._step.get_inputs()
-        self.past = {one.name: (one.shape[1], one.shape[3]) for one in inputs if _is_past(one.name)}
+        self.past = {each.name: (each.shape[1], each.shape[3]) for each in inputs if _is_past(each.name)}
 
     def encode(self, *, source_ids: np.ndarray) -> Arrays:
         return self._run(self._encoder, {"source_ids": source_ids})
@@ -86,7 +86,7 @@ class OnnxGraphs:
         return dict(zip(names, session.run(names, inputs), strict=True))
 
 
-class LiteGraphs:
+class LiteRtGraphs:
     """A model in LiteRT."""
 
     def __init__(self, folder: Path, threads: int = 1) -> None:
@@ -95,7 +95,8 @@ class LiteGraphs:
         self._interpreter = Interpreter(str(folder / "model.tflite"), num_threads=threads)
         self._encode = self._interpreter.get_signature_runner("encode")
         self._step = self._interpreter.get_signature_runner("step")
-        shapes = {name: one["shape"] for name, one in self._step.get_input_details().items() if _is_past(name)}
+        details = self._step.get_input_details()
+        shapes = {name: each["shape"] for name, each in details.items() if _is_past(name)}
         self.past = {name: (int(shape[1]), int(shape[3])) for name, shape in shapes.items()}
 
     def encode(self, *, source_ids: np.ndarray) -> Arrays:
@@ -114,7 +115,7 @@ def load_graphs(folder: Path, threads: int = 1) -> Graphs:
     if (folder / "step.onnx").exists():
         return OnnxGraphs(folder, threads)
     if (folder / "model.tflite").exists():
-        return LiteGraphs(folder, threads)
+        return LiteRtGraphs(folder, threads)
     raise FileNotFoundError(f"{folder} has neither encoder.onnx and step.onnx nor model.tflite")
 
 
@@ -163,7 +164,7 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
                 finished.append((total / length_penalty(position + 1, settings), texts[parent]))
                 num_finished += 1
         living = living[:beam]
-        finished = sorted(finished, key=lambda one: one[0], reverse=True)[:beam]
+        finished = sorted(finished, key=lambda output: output[0], reverse=True)[:beam]
         if not living and not finished:
             return [], -math.inf
         # A living hypothesis can at best end now, with the length penalty of the longest output.
@@ -190,7 +191,7 @@ def _best(candidates: np.ndarray, count: int) -> list[tuple[float, int, int]]:
     best = best[np.lexsort((best, -flat[best]))][:count]
     parents, tokens = np.divmod(best, candidates.shape[1])
     rows = zip(flat[best].tolist(), parents.tolist(), tokens.tolist(), strict=True)
-    return [one for one in rows if one[0] > -math.inf]
+    return [row for row in rows if row[0] > -math.inf]
 
 
 def lowercased(line: str) -> str:
@@ -199,7 +200,7 @@ def lowercased(line: str) -> str:
 
 
 def cleaned(line: str) -> str:
-    """Repairs a line like training data: breaks and runs of blanks become one blank, invisible characters vanish."""
+    """Repairs a line like training data: removes invisible characters, and turns breaks and runs of blanks into one."""
     return _BREAKS.sub(" ", _INVISIBLE.sub("", line)).strip(" ")
 
 

@@ -24,7 +24,7 @@ KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = "keys_", "values_", "memory_keys_", "
 MEMORY_MASK = "memory_mask"
 
 _Values = list[tuple[Any, np.ndarray]]
-_MOST_BYTES = 2**31 - 2**24  # a protocol buffer's limit, less some room for everything but the weights
+_MOST_BYTES = 2**31 - 2**24  # the limit of a protocol buffer, minus some room for everything but the weights
 
 
 class TokenGraphs:

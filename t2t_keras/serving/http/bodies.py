@@ -9,8 +9,8 @@ from t2t_keras.serving import off_loop
 from t2t_keras.serving.http.hosts import header
 from t2t_keras.serving.request_errors import Code, ServingError, TooLarge, invalid
 
-# Bytes of an oversized body that are read and discarded. Many clients read only after they have written everything, and
-# would otherwise get a connection reset instead of the error response.
+# Bytes of an oversized body that are read and discarded. Many clients read only after they have written the whole body,
+# and would otherwise get a connection reset instead of the error response.
 _DISCARDED_BYTES = 64 << 20
 _READ_SECONDS = 60.0
 
@@ -37,18 +37,18 @@ async def read_body(request: Request, limit: int) -> bytes:
 
 
 def _inflate(body: bytes, limit: int) -> bytes:
-    """Decompresses gzip data, but no more than the limit, because a few bytes can expand to a great many."""
+    """Decompresses gzip data up to the limit, because a few bytes can expand to very many."""
     inflater = zlib.decompressobj(wbits=31)
     try:
         content = inflater.decompress(body, limit + 1)
     except zlib.error as error:
         raise invalid(f"the body is not valid gzip: {error}") from error
     if len(content) > limit:
-        raise TooLarge(f"a body of more than {limit} bytes once inflated: the limit is max_body_bytes={limit}")
+        raise TooLarge(f"a body of more than {limit} bytes after decompression: the limit is max_body_bytes={limit}")
     if not inflater.eof:
-        raise invalid("the body is not valid gzip: it is cut off")
+        raise invalid("the body is not valid gzip: it is truncated")
     if inflater.unused_data:
-        raise invalid(f"{len(inflater.unused_data)} bytes follow the gzip of the body")
+        raise invalid(f"{len(inflater.unused_data)} bytes follow the gzip data of the body")
     return content
 
 
@@ -64,7 +64,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
                 while has_more and size <= limit + _DISCARDED_BYTES:
                     message = await request.receive()
                     if message["type"] == "http.disconnect":
-                        raise client_is_gone()
+                        raise disconnection_error()
                     part, has_more = message["body"], message["more_body"]
                     size += len(part)
                     if size <= limit:
@@ -77,6 +77,6 @@ async def _raw_body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-def client_is_gone() -> ServingError:
+def disconnection_error() -> ServingError:
     """Returns the error for a request whose client has disconnected."""
-    return ServingError(Code.CANCELLED, "the client is gone")
+    return ServingError(Code.CANCELLED, "the client has disconnected")

@@ -28,7 +28,7 @@ _MOST_ROWS = 8  # of a call of a field; enough for an efficient batch
 
 
 class TwoRounds(Protocol):
-    """The texts of a request that are translated in two rounds; use `first`, `again` and `answer` in this order."""
+    """The texts of a request, which two rounds of calls translate: use `first`, `again` and `answer` in this order."""
 
     @property
     def first(self) -> Sequence[SignatureCall]:
@@ -51,7 +51,7 @@ class FieldCall:
         loan: the model.
         content: the parsed body; empty over gRPC.
         name: name of the field.
-        read: the signature of the request and its inputs, if they were read already.
+        read: the signature and the inputs of the request, if the caller has read them.
         client_seconds: deadline of the client in seconds from now, if it has one.
 
     Attributes:
@@ -100,7 +100,7 @@ class FieldCall:
         return self._inputs
 
     def inputs(self) -> Arrays:
-        """Returns the inputs of the signature, checked like those of a request without the field.
+        """Returns the inputs of the signature, checked as for a request without the field.
 
         Raises:
             ServingError: an input is missing, of the wrong type, or exceeds a limit.
@@ -109,21 +109,21 @@ class FieldCall:
         return self.unchecked_inputs()
 
     def texts(self) -> list[str]:
-        """Returns the input "text", checked like `inputs`."""
+        """Returns the values of the input "text", checked as in `inputs`."""
         return [text.decode("utf-8", "replace") for text in self.inputs()["text"]]
 
     def check_bytes(self, num_bytes: int, description: str) -> None:
-        """Raises a `ServingError` if the request is larger than a batch may be.
+        """Raises a `ServingError` if the request exceeds the size limit of a batch.
 
         Args:
             num_bytes: size of the texts and the field.
-            description: names the contents and their size, for the message.
+            description: the contents and their size, for the message.
         """
         if num_bytes > (most := self.options.max_batch_bytes):
             raise invalid(f"{description}: the limit is max_batch_bytes={most}")
 
     def groups(self, sizes: Sequence[int]) -> list[list[int]]:
-        """Groups texts of similar length into calls, because the texts of a call are padded to the longest one.
+        """Groups texts of similar length into calls, because all texts of a call are padded to the longest one.
 
         Args:
             sizes: the sizes of the texts in bytes.
@@ -178,9 +178,9 @@ class RequestField(Protocol):
     "text", and that no two fields are combined. The field is not available for `:stream`. An `InputError` of `begin` or
     of its coroutine is reported as an invalid request.
 
-    An automatic field also processes requests without it, over REST and gRPC, if they are for one of its signatures and
-    the model has the inputs that exports have. It is available for `:stream`, and its refinements are allowed without
-    it. Another field accepts it by naming it among its refinements.
+    An automatic field also processes requests without it, over REST and gRPC, if they use one of its signatures and the
+    inputs are those of an export. It is available for `:stream`, and requests may have its refinements without it. A
+    different field can be combined with it by listing it among its refinements.
 
     Attributes:
         name: name of the field, and the label of its requests in metrics.
@@ -190,7 +190,8 @@ class RequestField(Protocol):
         schema: OpenAPI schema of the value, with a description.
         signatures: names of the signatures that a model needs for the field.
         refinements: OpenAPI schemas of further fields, which are allowed only together with this one.
-        automatic_for: names of the signatures whose requests the field also processes without it.
+        automatic_for: names of the signatures of which the field also processes requests without it; empty unless the
+            field is automatic.
     """
 
     name: str
@@ -212,7 +213,7 @@ class RequestField(Protocol):
 
         Returns:
             Coroutine that returns the outputs, arrays by name with one row per text. None if the field is automatic and
-            the texts are processed like those of a server without the field.
+            has no effect on these texts.
 
         Raises:
             InputError: the value of the field or a text is invalid.
@@ -246,7 +247,7 @@ class QueuedCall:
             self.cancel()
 
     def give_up(self) -> None:
-        """Cancels a request whose outputs nobody waits for."""
+        """Cancels a request whose client has disconnected."""
         self.outputs.close()
         self.cancel()
 
@@ -288,7 +289,7 @@ class Calls:
         self._marks = (*(f'"{name}"'.encode() for name in names), *([b"\\u"] if fields else []))
 
     def may_have_field(self, body: bytes) -> bool:
-        """Returns whether a body may have an optional field; a fast check that errs only on this side."""
+        """Returns whether a body may have an optional field: a fast check, which can return True for other bodies."""
         return any(mark in body for mark in self._marks)
 
     def begin(self, call: Call, loan: Loan, content: dict[str, Any]) -> QueuedCall:
@@ -317,7 +318,7 @@ class Calls:
         client_seconds: float | None = None,
         content: Mapping[str, Any] = MappingProxyType({}),
     ) -> QueuedCall:
-        """Queues the calls for the inputs of a signature, which automatic fields may process; see `begin`.
+        """Queues the calls for the inputs of a signature, with the automatic fields; see `begin`.
 
         Args:
             loan: the model.
@@ -348,7 +349,7 @@ class Calls:
         return self._core.begin_stream(loan, inputs)
 
     def _field_of(self, content: Mapping[str, Any]) -> RequestField | None:
-        """Returns the field that a request has, unless it is automatic, or None.
+        """Returns the field of a request that is not automatic, or None.
 
         Raises:
             ServingError: the request has several fields, or a refinement without its field.

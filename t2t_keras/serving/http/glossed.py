@@ -12,8 +12,8 @@ from t2t_keras.serving.request_errors import invalid
 from t2t_keras.serving.served_signatures import Arrays
 from t2t_keras.serving.version_readers import VersionReaders
 
-# A function of texts, glossary entries (pairs of a term and its forms) and the maximum number of rows per call. It
-# raises an `InputError` that names an invalid entry.
+# A function of texts, entries of a glossary (pairs of a term and its forms), and the maximum number of rows per call.
+# It raises an `InputError` that names an invalid entry.
 ReadTexts = Callable[[Sequence[str], Sequence[tuple[str, str]], int], TwoRounds]
 
 
@@ -21,8 +21,8 @@ class GlossaryField:
     """The field "glossary": terms that the translations must contain. See `RequestField`.
 
     Args:
-        reader: creates the function that applies glossaries from the directory of a version; raises an `InputError` if
-            the version does not support glossaries.
+        reader: takes the directory of a version, and returns the function that applies glossaries to its texts; raises
+            an `InputError` if the version does not support glossaries.
     """
 
     name, noun, requests = "glossary", "glossaries", "translations with a glossary"
@@ -46,10 +46,10 @@ class GlossaryField:
         self._glossaries = VersionReaders(reader)
 
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
-        """Queues the translation without constraints. The outputs are those of `TwoRounds.answer`."""
+        """Queues the calls without constraints. The outputs are those of `TwoRounds.answer`."""
         most_rows = call.options.limits.max_sentences
         pairs, texts = _pairs(call.value, most_rows), call.texts()
-        # Limited, because every request encodes all forms again.
+        # Limited, because every request encodes all forms of its glossary.
         num_bytes = sum(len(text.encode("utf-8", "replace")) for text in (*texts, *itertools.chain(*pairs)))
         call.check_bytes(num_bytes, f"texts and a glossary of {num_bytes} bytes")
         return call.translate(self._glossaries.of(call.model)(texts, pairs, most_rows))
@@ -58,11 +58,11 @@ class GlossaryField:
 def _pairs(glossary: Any, most: int) -> list[tuple[str, str]]:
     """Returns the entries of a glossary; raises a `ServingError` that names the first invalid entry."""
     if not isinstance(glossary, list):
-        raise invalid(f"'glossary' must be a list of [term, forms], got {json_tensors.shown(glossary)}")
+        raise invalid(f"'glossary' must be a list of [term, forms], got {json_tensors.quoted(glossary)}")
     if len(glossary) > most:
         raise invalid(f"{len(glossary)} terms in a glossary: the limit is max_sentences={most}")
     for number, entry in enumerate(glossary, start=1):
         if not isinstance(entry, list) or [type(each) for each in entry] != [str, str]:
-            text = json_tensors.shown(entry)
+            text = json_tensors.quoted(entry)
             raise invalid(f"glossary, entry {number}: expected a term and its forms, two strings, got {text}")
     return [(term, forms) for term, forms in glossary]

@@ -52,8 +52,8 @@ class HostCheck:
         if host and not self._is_known(_name(host)):
             return f"the host {host!r} is not an allowed host of this server; see --allowed_hosts"
         if origin is not None:
-            place = origin.partition("://")[2].lower()
-            if place != host.lower() and _name(place) not in self._allowed:
+            authority = origin.partition("://")[2].lower()
+            if authority != host.lower() and _name(authority) not in self._allowed:
                 return f"pages of {origin!r} may not use this server; see --allowed_hosts"
         return ""
 
@@ -62,7 +62,7 @@ class HostCheck:
 
 
 def header(scope: Scope, name: bytes) -> str | None:
-    """Returns the first value of a request's header, or None; several times as fast as Starlette's `Headers`."""
+    """Returns the first value of a request's header, or None; much faster than Starlette's `Headers`."""
     for other, value in scope["headers"]:
         if other == name:
             return value.decode("latin-1")
@@ -70,10 +70,10 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 @functools.lru_cache
-def _name(place: str) -> str:
+def _name(authority: str) -> str:
     """Returns the name or address in "host:port" in lower case, or "" if there is none."""
     try:
-        return urllib.parse.urlsplit(f"//{place}").hostname or ""
+        return urllib.parse.urlsplit(f"//{authority}").hostname or ""
     except ValueError:
         return ""
 

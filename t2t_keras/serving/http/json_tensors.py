@@ -157,7 +157,7 @@ def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
             raise invalid(f"the lists of {name!r} must all be of the same length and depth")
         shape.append(size)
         if len(shape) > (most := MOST_DIMENSIONS if rank is None else rank):
-            raise invalid(f"the lists of {name!r} are deeper than its {most} dimensions")
+            raise invalid(f"the lists of {name!r} are nested too deep: the limit is {most}")
         leaves = [leaf for item in leaves for leaf in item]
     convert = _converter(spec.dtype)
     with _at(repr(name)):
@@ -193,38 +193,38 @@ def _bytes(leaf: Any) -> bytes:
             return base64.b64decode(leaf["b64"], validate=True)
         except (binascii.Error, ValueError) as error:
             raise invalid(f"not valid base64: {error}") from error
-    raise invalid(f"must be a string, got {shown(leaf)}")
+    raise invalid(f"must be a string, got {quoted(leaf)}")
 
 
 def _bool(leaf: Any) -> bool:
     if not isinstance(leaf, bool):
-        raise invalid(f"must be true or false, got {shown(leaf)}")
+        raise invalid(f"must be true or false, got {quoted(leaf)}")
     return leaf
 
 
 def _integer(leaf: Any, type_name: str, least: int, most: int) -> int:
     if not isinstance(leaf, int) or isinstance(leaf, bool):
-        raise invalid(f"must be an integer, got {shown(leaf)}")
+        raise invalid(f"must be an integer, got {quoted(leaf)}")
     if not least <= leaf <= most:
-        raise invalid(f"must fit into {type_name}, got {shown(leaf)}")
+        raise invalid(f"must fit into {type_name}, got {quoted(leaf)}")
     return leaf
 
 
 def _float(leaf: Any, type_name: str, largest: float) -> float:
     if not isinstance(leaf, int | float) or isinstance(leaf, bool):
-        raise invalid(f"must be a number, got {shown(leaf)}")
+        raise invalid(f"must be a number, got {quoted(leaf)}")
     # `math.isfinite` fails for a JSON integer that no float can hold.
     infinite = isinstance(leaf, float) and not math.isfinite(leaf)
     if not infinite and abs(leaf) > largest:
-        raise invalid(f"must fit into {type_name}, got {shown(leaf)}")
+        raise invalid(f"must fit into {type_name}, got {quoted(leaf)}")
     return leaf
 
 
-def shown(leaf: Any) -> str:
+def quoted(leaf: Any) -> str:
     """Formats a JSON value for an error message, truncated to 40 characters."""
     try:
         text = json.dumps(leaf)
-    except (RecursionError, ValueError):  # encoding needs a little more stack than the decoding that succeeded
+    except (RecursionError, ValueError):  # encoding needs more stack than the decoding, which succeeded
         return f"a value of type {type(leaf).__name__}"
     return text if len(text) <= 40 else f"{text[:40]}..."
 
@@ -239,7 +239,7 @@ class _Values:
     def __getitem__(self, rows: int | slice) -> "_Values":
         return _Values(np.asarray(self.array[rows], self.array.dtype), self._as_bytes)
 
-    def listed(self) -> Any:
+    def to_lists(self) -> Any:
         """Returns the array as nested lists of JSON values."""
         leaves: list[Any]
         if self.array.dtype == object:
@@ -256,14 +256,14 @@ class _Values:
     def text(self) -> Iterator[str]:
         """Yields the JSON text in pieces of a few thousand values, so that other threads can run in between."""
         if self.array.size <= _VALUES_AT_ONCE:
-            yield _dump(self.listed())
+            yield _dump(self.to_lists())
             return
         yield "["
         for rows in _groups(len(self.array), self.array.size):
             if rows.start:
                 yield ","
             if rows.stop - rows.start > 1:
-                yield _dump(self[rows].listed())[1:-1]
+                yield _dump(self[rows].to_lists())[1:-1]
             else:
                 yield from self[rows.start].text()
         yield "]"
@@ -286,8 +286,8 @@ def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
         if rows.start:
             yield ","
         if rows.stop - rows.start > 1 or size <= _VALUES_AT_ONCE:
-            listed = zip(*(value[rows].listed() for value in values.values()), strict=True)
-            yield _dump([dict(zip(values, row, strict=True)) for row in listed])[1:-1]
+            listed_rows = zip(*(value[rows].to_lists() for value in values.values()), strict=True)
+            yield _dump([dict(zip(values, row, strict=True)) for row in listed_rows])[1:-1]
         else:
             yield from _text_of_object({name: value[rows.start] for name, value in values.items()})
     yield "]"
@@ -295,9 +295,9 @@ def _text_of_rows(values: dict[str, _Values]) -> Iterator[str]:
 
 def _groups(num_rows: int, size: int) -> Iterator[slice]:
     """Yields slices of rows that are encoded at once; all rows together have `size` values."""
-    together = max(1, _VALUES_AT_ONCE * num_rows // max(size, 1))
-    for start in range(0, num_rows, together):
-        yield slice(start, min(start + together, num_rows))
+    num_rows_at_once = max(1, _VALUES_AT_ONCE * num_rows // max(size, 1))
+    for start in range(0, num_rows, num_rows_at_once):
+        yield slice(start, min(start + num_rows_at_once, num_rows))
 
 
 def _text(leaf: bytes, as_bytes: bool) -> str | dict[str, str]:

@@ -1,4 +1,4 @@
-"""Translation of documents with markup, which are split into sentences, translated and reassembled."""
+"""Translation of documents with markup: their texts are extracted, translated and inserted again."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -46,8 +46,8 @@ class Documents(Protocol):
         """
 
 
-# A function of a kind of markup, documents and names of attributes to translate, which parses the documents. It raises
-# an `InputError` if the kind is unknown or has no attributes, or a document is not valid markup of this kind.
+# A function that parses documents, given the kind of markup, the documents, and the names of attributes to translate.
+# It raises an `InputError` if the kind is unknown or does not support attributes, or if a document is not valid.
 ReadDocuments = Callable[[str, Sequence[str], Sequence[str]], Documents]
 
 
@@ -56,7 +56,7 @@ class MarkupField:
 
     Args:
         read: parses documents.
-        protections: finds protected spans in the texts of the documents; None if this is not supported.
+        protections: finds protected spans in the texts of the documents; None to protect none.
     """
 
     name, noun, requests, missing = "markup", "markup", "documents with markup", "does not translate markup"
@@ -75,10 +75,10 @@ class MarkupField:
     def begin(self, call: FieldCall) -> Coroutine[Any, Any, Arrays]:
         """Parses the documents and queues the calls on their texts. The output is "translation", one per document."""
         if not isinstance(call.value, str):
-            raise invalid(f"'markup' must be a string, got {json_tensors.shown(call.value)}")
+            raise invalid(f"'markup' must be a string, got {json_tensors.quoted(call.value)}")
         attributes = call.refinement("markup_attributes", [])
         if not isinstance(attributes, list) or not all(isinstance(name, str) for name in attributes):
-            raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.shown(attributes)}")
+            raise invalid(f"'markup_attributes' must be a list of strings, got {json_tensors.quoted(attributes)}")
         tag = _tag(call)
         raw = call.unchecked_inputs()["text"]
         if raw.ndim != 1 or not raw.size:
@@ -108,7 +108,7 @@ def _tag(call: FieldCall) -> str:
     tags = [f"<2{target}>" for _, target in call.model.about.get("directions", [])]
     if tag != "" and tag not in tags:
         valid = f"one of {', '.join(dict.fromkeys(tags))}" if tags else "empty for a model of one direction"
-        raise invalid(f"'tag' must be {valid}; got {json_tensors.shown(tag)}")
+        raise invalid(f"'tag' must be {valid}; got {json_tensors.quoted(tag)}")
     return tag
 
 

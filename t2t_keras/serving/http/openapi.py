@@ -26,7 +26,7 @@ _MODEL_PATHS = {
 }
 
 
-def described(models: Sequence[str], fields: Sequence[RequestField] = ()) -> Description:
+def describe(models: Sequence[str], fields: Sequence[RequestField] = ()) -> Description:
     """Returns the OpenAPI document of a server, as JSON-compatible objects.
 
     Args:
@@ -38,7 +38,7 @@ def described(models: Sequence[str], fields: Sequence[RequestField] = ()) -> Des
         names = [name for name in ("model", "version", "label") if f"{{{name}}}" in path]
         shared = {"parameters": [_parameter(name, models) for name in names]}
         paths[f"{path}:predict"] = {**shared, "post": _call("predict", f"The outputs of a signature of {owner}.")}
-        paths[f"{path}:stream"] = {**shared, "post": _call("stream", f"A text's output while it is made, by {owner}.")}
+        paths[f"{path}:stream"] = {**shared, "post": _call("stream", f"Events with the growing output of {owner}.")}
         summary = "The states of all versions." if path == "/v1/models/{model}" else f"The state of {owner}."
         state = _answer(summary, {"type": "object"}, (400, 403, 404, 503))
         paths[path] = {**shared, "get": state}

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from t2t_keras.errors import InputError
 from t2t_keras.export_contract import ALIGN, NBEST, SAMPLE, SERVING_DEFAULT
 from t2t_keras.serving.http.fields import FieldCall, TwoRounds
 from t2t_keras.serving.request_errors import ServingError
@@ -67,7 +68,9 @@ Protections = VersionReaders[Protection]
 
 
 class ProtectionField:
-    """The fields "protect" and "case": spans that translations repeat unchanged, and unusual case. See `RequestField`.
+    """The fields "protect" and "case", for spans that translations repeat unchanged, and for unusual case.
+
+    See `RequestField`.
 
     Args:
         protections: finds protected spans.
@@ -103,16 +106,16 @@ def protect(
         tag: symbol to put in front of each sentence, or "".
 
     Raises:
-        InputError: a field is invalid.
-        ServingError: the request has a field that the version does not support any more.
+        InputError: a field is invalid, or the request has a field, but the settings of the version are not valid.
+        ServingError: the request has a field, but the files of the version are missing or have changed.
     """
     fields = call.present(SCHEMAS)
     try:
         protection = protections.of(call.model)
-    except ServingError:
+    except (InputError, ServingError):
         if fields:
             raise
-        return None  # a version whose files are gone continues to translate
+        return None  # a version whose files were deleted, or have settings of another release, still translates
     align = call.model.signatures.get(ALIGN)
     aligns = align is not None and "score" in align.outputs
     return protection(inputs, fields, signature, aligns, call.groups, tag)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from t2t_keras.serving.answers import LARGE_BYTES
 from t2t_keras.serving.core import Core
-from t2t_keras.serving.http.bodies import client_is_gone
+from t2t_keras.serving.http.bodies import disconnection_error
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, TooLarge, serving_error
 
 _Outputs = TypeVar("_Outputs")
@@ -70,7 +70,7 @@ async def wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outpu
     waits = True
 
     def give_up(disconnection: asyncio.Future) -> None:
-        # This callback may already be scheduled when the outputs arrive.
+        # The callback may already be scheduled when the outputs arrive.
         if waits:
             task.cancel()
 
@@ -80,7 +80,7 @@ async def wait_for_outputs(request: Request, outputs: Coroutine[Any, Any, _Outpu
     except asyncio.CancelledError:
         # Otherwise the server is stopping, which must cancel the task.
         if disconnection.done() and not task.uncancel():
-            raise client_is_gone() from None
+            raise disconnection_error() from None
         raise
     finally:
         waits = False
@@ -131,7 +131,7 @@ def compress(answer: ASGIApp) -> ASGIApp:
 def json_response(content: bytes, status: int = 200) -> ASGIApp:
     """Returns a response of encoded JSON, compressed if it is large enough."""
     answer = Response(content, status, media_type="application/json")
-    # Most responses are small, and the middleware takes as long to find that out as parsing the request takes.
+    # Most responses are small. The middleware would need as much time to detect this as parsing the request takes.
     return answer if len(content) < _COMPRESSED_BYTES else compress(answer)
 
 

@@ -154,7 +154,7 @@ class _Rest:
         return compress(Response(self._core.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8"))
 
     async def openapi(self, request: Request) -> ASGIApp:
-        return json_response(json.dumps(openapi.described(self._core.models.names, self._calls.fields)).encode("utf-8"))
+        return json_response(json.dumps(openapi.describe(self._core.models.names, self._calls.fields)).encode("utf-8"))
 
     async def description(self, request: Request) -> ASGIApp:
         """Returns a description of the server, for the web page at "/"."""

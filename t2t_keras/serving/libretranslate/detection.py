@@ -13,7 +13,7 @@ MISSING = "language detection needs the package py3langid: pip install '.[detect
 # The beginning of a text is enough.
 _MOST_CHARACTERS = 4096
 
-# Languages that are less likely are left out, except the most likely one.
+# Less likely languages are left out, except the most likely one.
 _LEAST_CONFIDENCE = 1.0
 
 
@@ -32,9 +32,9 @@ class LanguageDetector:
             languages: codes of the possible languages.
 
         Returns:
-            Pairs of a language and the confidence in percent, the most likely language first; at least one pair, if
-            there are languages. Text without letters has the confidence 0. The confidence is that among all languages
-            that the package knows, but others than `languages` are left out.
+            Pairs of one of the `languages` and the confidence in percent, the most likely language first; at least one
+            pair, if there are languages. The confidences of all languages that the package knows sum to 100. For text
+            without letters, the confidence is 0.
 
         Raises:
             ServingError: the package is not installed.

@@ -11,7 +11,7 @@ from t2t_keras.serving.request_errors import invalid
 # Maximum number of fields of a form. LibreTranslate's forms have seven.
 _MOST_FIELDS = 32
 
-# Maximum size of a part's headers, because the pattern takes quadratic time for some of them.
+# Maximum size of a part's headers, because the pattern takes quadratic time for some headers.
 _MOST_HEAD_BYTES = 1 << 10
 
 _NAME = re.compile(rb'content-disposition:[^\r\n]*;[ \t]*name="?([^";\r\n]*)', re.IGNORECASE)
@@ -23,7 +23,7 @@ def read_fields(body: bytes, content_type: str, query: str) -> Mapping[str, Any]
     Args:
         body: the body, in JSON or an encoding of HTML forms.
         content_type: the header of this name.
-        query: the query string of the URL, which may also have fields, except for JSON.
+        query: the query string of the URL, whose fields are added to those of a form.
 
     Returns:
         The fields by name; those of forms are strings with "\\n" as line breaks.
@@ -73,7 +73,7 @@ def _multipart_fields(body: bytes, content_type: str) -> dict[bytes, bytes]:
     if len(parts) > _MOST_FIELDS:
         raise invalid(f"a form of more than {_MOST_FIELDS} fields")
     if not parts or not parts[-1].startswith(b"--"):
-        raise invalid("the form is cut off: its last boundary is missing")
+        raise invalid("the form is truncated: its last boundary is missing")
     fields = {}
     for part in parts[:-1]:
         head, blank_line, value = part.partition(b"\r\n\r\n")
@@ -84,5 +84,5 @@ def _multipart_fields(body: bytes, content_type: str) -> dict[bytes, bytes]:
 
 
 def _text(value: bytes) -> str:
-    # Forms have line breaks of two characters, whatever the text had.
+    # Browsers send each line break of a form as two characters.
     return value.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")

@@ -16,7 +16,7 @@ class LanguagePair:
         model: name of the model.
         source: code of the source language.
         target: code of the target language.
-        has_tags: whether the model has several directions, so that a tag in front of a source names its target.
+        has_tags: whether the model translates in several directions, so that each source needs the tag of its target.
     """
 
     model: str
@@ -26,11 +26,11 @@ class LanguagePair:
 
     @property
     def tag(self) -> str:
-        """The symbol in front of the texts that the model takes, or ""."""
+        """The symbol in front of the sources of the model, or ""."""
         return f"<2{self.target}>" if self.has_tags else ""
 
     def source_text(self, text: str) -> str:
-        """Returns the text that the model takes for a text of the source language."""
+        """Returns a text as the model takes it: with the tag in front."""
         return f"{self.tag} {text}" if self.tag and text.strip() else text
 
 
@@ -49,10 +49,10 @@ class LanguagePairs:
         self.languages = tuple(dict.fromkeys(code for languages in self._pairs for code in languages))
 
     def find(self, code: str) -> str | None:
-        """Returns the language of the models that a client's code means, or None.
+        """Returns the language of the models that matches a client's code, or None.
 
-        The case of letters does not matter, and "_" is the same as "-". A language with a region or script, such as
-        "pt-BR", also means the same language without it, and a language without it the first one with it.
+        The comparison ignores case, and treats "_" like "-". If no language matches exactly, "pt-BR" (with a region or
+        script) matches "pt", and "pt" matches the first language such as "pt-BR".
         """
         matches = [language for language in self.languages if _normal(language) == _normal(code)]
         matches += [language for language in self.languages if _normal(language) == base_code(code)]
@@ -61,15 +61,15 @@ class LanguagePairs:
         return matches[0] if matches else None
 
     def targets(self, source: str) -> list[str]:
-        """Returns the languages into which a language can be translated, itself included, in alphabetical order."""
+        """Returns the languages into which a language can be translated, including itself, in alphabetical order."""
         return sorted(target for target in self.languages if self.route(source, target) is not None)
 
     def route(self, source: str, target: str) -> tuple[LanguagePair, ...] | None:
-        """Returns the pairs by which a language is translated, in the order of their use.
+        """Returns the pairs whose models translate one language into another, one after the other.
 
         Returns:
-            One pair, or two that translate through a third language; empty if the languages are the same; None if the
-            models cannot translate this language into the other.
+            One pair, or two that translate through a third language; empty if the languages are the same; None if no
+            models translate this language into the other.
         """
         if source == target:
             return ()

@@ -36,7 +36,7 @@ _TAG = re.compile("<[^<>]*>")
 # Seconds after which LibreTranslate's own page gives up.
 _FRONTEND_SECONDS = 500
 
-# For each text its translations, the best one first.
+# The translations of each text, best first.
 _Translations = list[list[str]]
 
 
@@ -57,7 +57,7 @@ class TranslationApi:
 
     Args:
         core: runs the calls.
-        calls: queues them.
+        calls: queues the calls of requests.
         keys: accepted API keys; None disables the check.
     """
 
@@ -109,7 +109,7 @@ class TranslationApi:
             fields = await self._read_fields(request, call)
             call.signature = "detect"
             texts = _texts(fields, self._core.options.limits)
-            return _json(await self._rank(texts, served_pairs(self._core)))
+            return _json(await self._rank(texts, self._pairs()))
 
     async def _translate(self, request: Request) -> ASGIApp:
         with self._core.metrics.request("rest", "Translate") as call:
@@ -125,18 +125,18 @@ class TranslationApi:
         kind = header(request.scope, b"content-type") or ""
         query = request.scope.get("query_string", b"").decode("latin-1")
         fields = await off_loop.run(len(body), read_fields, body, kind, query)
-        if self._keys and not self._keys.allow(header(request.scope, b"authorization") or ""):
+        if self._keys and not self._keys.accepts_header(header(request.scope, b"authorization") or ""):
             key = fields.get("api_key")
-            if not isinstance(key, str) or not self._keys.holds(key):
+            if not isinstance(key, str) or not self._keys.accepts(key):
                 self._core.refusals.add("rest", Reason.KEY, address(request.client))
                 if key:
                     raise ServingError(Code.PERMISSION_DENIED, "Invalid API key")
-                raise invalid("a key is needed: api_key, or the header Authorization: Bearer KEY")
+                raise invalid("a key is required: send the field api_key, or the header Authorization: Bearer KEY")
         return fields
 
     async def _answer(self, call: Call, query: _Query) -> bytes:
         """Translates the texts of a request, and returns the body of the response."""
-        pairs = served_pairs(self._core)
+        pairs = self._pairs()
         detected = None
         if query.source == _AUTO:
             texts = [_TAG.sub(" ", text) for text in query.texts] if query.is_html else query.texts
@@ -187,16 +187,21 @@ class TranslationApi:
                 content["signature_name"] = NBEST
             return self._calls.begin(call, loan, content)
 
-    async def _rank(self, texts: Sequence[str], pairs: LanguagePairs) -> list[dict[str, Any]]:
-        """Returns the likely languages of all texts together, the most likely one first."""
+    def _pairs(self) -> LanguagePairs:
+        """Returns the language pairs; raises a `ServingError` if no model for translation is served."""
+        pairs = served_pairs(self._core)
         if not pairs.languages:
             raise ServingError(Code.UNAVAILABLE, "no model for translation is served")
+        return pairs
+
+    async def _rank(self, texts: Sequence[str], pairs: LanguagePairs) -> list[dict[str, Any]]:
+        """Returns the likely languages of all texts together, the most likely one first."""
         ranking = await off_loop.run(sys.maxsize, self._detector.rank, "\n".join(texts), pairs.languages)
         return [{"confidence": round(confidence, 1), "language": language} for language, confidence in ranking]
 
 
 def _query(fields: Mapping[str, Any], limits: Limits) -> _Query:
-    """Returns the request that the fields of `/translate` make."""
+    """Checks the fields of a `/translate` request."""
     texts = _texts(fields, limits)
     source, target = (_string(fields, name) for name in ("source", "target"))
     kind = _string(fields, "format") if fields.get("format") else "text"
@@ -236,8 +241,6 @@ def _string(fields: Mapping[str, Any], name: str) -> str:
 
 def _find(pairs: LanguagePairs, code: str) -> str:
     """Returns the language of the models for a client's code; raises a `ServingError` if there is none."""
-    if not pairs.languages:
-        raise ServingError(Code.UNAVAILABLE, "no model for translation is served")
     if (language := pairs.find(code)) is None:
         raise invalid(f"{code} is not supported")
     return language

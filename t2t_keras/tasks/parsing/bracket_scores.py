@@ -99,7 +99,7 @@ def bracket_counts(
 
 
 def compared(tree: Tree, reference: Tree, parameters: Parameters | None = None) -> BracketCounts:
-    """Returns the counts of one sentence. Only what `parameters` delete is removed from the trees."""
+    """Returns the counts of one sentence. Only the labels in `parameters.deleted` are removed from the trees."""
     parameters = parameters or Parameters()
     leaves, brackets = _leaves_and_brackets(tree, parameters)
     expected_leaves, expected_brackets = _leaves_and_brackets(reference, parameters)

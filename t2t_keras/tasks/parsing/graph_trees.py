@@ -15,7 +15,7 @@ def finished_in_graph(sources: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     Which brackets open and close at each token, and at which depth, is computed by scans over the tokens.
 
     Args:
-        sources: words separated by blanks, string [batch].
+        sources: words separated by spaces, string [batch].
         outputs: linearised trees, possibly damaged, string [batch].
 
     Returns:

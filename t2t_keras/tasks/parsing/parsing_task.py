@@ -15,7 +15,7 @@ _COMPARABLE_TO = "EVALB with COLLINS.prm on trees without functions of labels"
 
 
 class ParsingTask(Task):
-    """Parses words separated by blanks into a constituency tree in brackets; scored as by EVALB.
+    """Parses words separated by spaces into a constituency tree in brackets; scored as in EVALB.
 
     Files contain trees in brackets, each on one or several lines. The model writes trees without parts of speech; see
     `linear_trees`.

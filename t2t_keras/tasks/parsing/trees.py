@@ -210,7 +210,7 @@ def simplified(tree: Tree) -> Tree:
 
     The result has a single `TOP`, which replaces an outermost "ROOT" or "S1". Traces, and constituents that contain
     only traces, are removed; a tree of traces becomes a `TOP` without children. Functions are removed from labels:
-    "NP-SBJ=2" becomes "NP". Words are spelled as in repaired text, with "_" instead of blanks such as a no-break space.
+    "NP-SBJ=2" becomes "NP". Words are spelled as in repaired text, with "_" instead of spaces such as a no-break space.
     """
     children = tree.children if tree.label in _TOPS and tree.word is None else (tree,)
     return transformed(Tree(TOP, children), _simplify_word, _simplify_constituent) or Tree(TOP)

@@ -10,9 +10,9 @@ _TYPED = re.compile(r"\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal|number|dat
 _COMPLEX = re.compile(r"\s*[\w.-]+\s*,\s*(plural|selectordinal|select)\s*,(?:\s*offset\s*:\s*\d+)?")
 _STYLED = re.compile(r"\s*[\w.-]+\s*,\s*(?:number|date|time|spellout|ordinal)\s*,")
 _SELECTOR = re.compile(r"\s*(?:=\d+|[^\s{}'#,=]+)\s*(?=\{)")
-_BLANKS = re.compile(r"\s*")
+_SPACES = re.compile(r"\s*")
 _QUOTED = re.compile("(?:[^']|'')*+'")  # the rest of a quotation
-# A brace in prose, which no placeholder begins or ends.
+# A brace in prose, which neither begins nor ends a placeholder.
 _PROSE = re.compile(r"\{(?=\s|$)(?!\s*[\w.-]+\s*,)|(?:(?<=[\s:;(=-])|^)\}")
 
 
@@ -68,7 +68,7 @@ class Braces:
             first = selector.end()
             place = self.groups[first]
             ranges.append((first + 1, place - 1))
-        rest = _BLANKS.match(self.text, place)
+        rest = _SPACES.match(self.text, place)
         if not ranges or rest is None or rest.end() != end:
             return None
         return SubMessages(tuple(ranges), match[1] != "select")

@@ -39,10 +39,10 @@ class MarkedDocument:
             attributes: names of the attributes to translate, such as "alt".
 
         Raises:
-            InputError: the XML is not well-formed, which names the document and the line; or there are attributes but
-                no tags.
+            InputError: the XML is not well-formed (the message names the document and the line), or there are
+                attributes but no tags.
         """
-        text = without_surrogates(text)  # they are used as markers
+        text = without_surrogates(text)  # `Slots` uses surrogates as markers
         slots = Slots()
         if markup == "placeholders":
             if attributes:

@@ -50,7 +50,7 @@ _ENDED_BY = {
 _TABLE = frozenset(["table", "caption", *_CELLS])
 _BARRIERS = frozenset(["table", "td", "th", "caption", "select", "button", "object", "template"])
 _LISTS = frozenset(["ul", "ol", "menu", "dl"])
-# These elements continue after the end of the element around them, until their end tags.
+# These elements continue after the end of their parents, until their own end tags.
 _FORMATTING = frozenset(
     ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"]
 )
@@ -78,8 +78,8 @@ class Scopes:
     Attributes:
         translates: whether each part is translated; for a tag, whether the content of its element is.
         translates_attributes: whether the attributes of each tag may be translated.
-        ends: number of the last part of an element by that of its start tag, for elements that end within the element
-            around them.
+        ends: number of the last part of an element by that of its start tag, for elements that end within their
+            parents.
         mixed: numbers of the start tags of unchanged elements that contain translated elements.
     """
 

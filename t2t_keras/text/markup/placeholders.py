@@ -1,4 +1,4 @@
-"""Separates the placeholders of a text from what is translated."""
+"""Separates the placeholders of a text from the text to translate."""
 
 import bisect
 import dataclasses
@@ -11,8 +11,8 @@ from t2t_keras.text.markup.reading import Part
 
 # The rest of a conversion of printf, such as the "5.2f" of "%5.2f".
 AFTER_PERCENT = r"(?:[#0+]|-(?=[\d*.]))*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t|L)?[diouxXeEfFgGcrsaAp@]"
-# After a digit, "%" is a percent sign, as in the German "10%ige". So it is before a hyphen without a width, as in the
-# Swedish "3 %-enheter".
+# "%" is a percent sign after a digit, as in the German "10%ige", and before a hyphen without a width, as in the Swedish
+# "3 %-enheter".
 CONVERSION = re.compile(rf"%\(\w+\){AFTER_PERCENT}|(?<!\d)%(?:\d+\$)?{AFTER_PERCENT}|%%|<%[^<>]*%>")
 _START = re.compile("[{}'#]")
 _PREFIXES = "$%#"  # of groups in braces, as in "${name}"

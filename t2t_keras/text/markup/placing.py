@@ -6,7 +6,6 @@ import dataclasses
 import html
 import itertools
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import cast
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from t2t_keras.text.markup.placeholders import placeholder_spans
 from t2t_keras.text.markup.segments import Mark, Segment
-from t2t_keras.text.words import is_of_word, units
+from t2t_keras.text.words import is_of_word, is_opening, units
 
 Link = tuple[int, int, int, int]
 
@@ -45,13 +44,13 @@ class _Unit:
     Attributes:
         text: the word or character.
         source: index of the source unit that it is aligned with, or -1.
-        blank: the blank before it, or "".
+        space: the space before it, or "".
         raw: its spelling in the document, for a unit that is the same as in the source; else None.
     """
 
     text: str
     source: int
-    blank: str
+    space: str
     raw: str | None = None
 
 
@@ -67,7 +66,7 @@ class _Place:
 def placed(segment: Segment, translation: AlignedText) -> str:
     """Returns the translation of a sentence with all its markup; tags are always nested as in the source.
 
-    Between two words that are adjacent in the source too, the blanks and the markup stay as they are.
+    Between two words that are adjacent in the source too, the spaces and the markup stay as they are.
     """
     target_units = _units(segment, translation)
     texts: list[str] = []
@@ -84,7 +83,7 @@ def placed(segment: Segment, translation: AlignedText) -> str:
 
 
 def _gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
-    """Returns the blanks and markup between two units of the translation, or at one of its ends if a unit is None.
+    """Returns the spaces and markup between two units of the translation, or at one of its ends if a unit is None.
 
     Args:
         segment: the source.
@@ -108,14 +107,14 @@ def _same_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark]
     if number != (right.source if right else len(segment.units)) or (left or right) is None:
         return None
     gap = segment.gaps[number]
-    if (left and left.source < 0) or (left and right and gap.has_blank != bool(right.blank)):
+    if (left and left.source < 0) or (left and right and gap.has_space != bool(right.space)):
         return None
     markup = "".join(piece if isinstance(piece, str) else piece.raw for piece in pieces)
     return gap.raw if gap.marks == markup else None
 
 
 def _new_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark], right: _Unit | None) -> str:
-    """Returns the markup between two units with the blanks that it needs; arguments as in `_gap`."""
+    """Returns the markup between two units with the spaces that it needs; arguments as in `_gap`."""
     # Elements that lost their words are like tags.
     pieces = [piece.raw if isinstance(piece, Mark) and _lost_words(piece) else piece for piece in pieces]
     is_tags = bool(pieces) and all(isinstance(piece, str) for piece in pieces)
@@ -125,16 +124,16 @@ def _new_gap(segment: Segment, left: _Unit | None, pieces: Sequence[str | Mark],
     last: _Unit | Mark | None = left
     for piece in [*pieces, right]:
         if isinstance(piece, str):
-            # A blank goes after the end tags and before the start tags.
+            # A space is placed after the end tags and before the start tags.
             pending += piece
             continue
         if piece is None:
             break
-        blank = (getattr(piece, "blank", "") or " ") if last is not None and _has_blank(last, piece) else ""
-        blank = "" if joins else blank
+        space = (getattr(piece, "space", "") or " ") if last is not None and _has_space(last, piece) else ""
+        space = "" if joins else space
         start_tag = re.search("<(?!/)", pending)
         ends = start_tag.start() if start_tag else len(pending)
-        text += pending[:ends] + blank + pending[ends:] + (piece.raw if isinstance(piece, Mark) else "")
+        text += pending[:ends] + space + pending[ends:] + (piece.raw if isinstance(piece, Mark) else "")
         last, pending = piece, ""
     return ("" if left else segment.before) + text + pending + ("" if right else segment.after)
 
@@ -157,15 +156,15 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
     target_units = []
     for number, (start, end) in enumerate(targets):
         previous = text[max(start - 1, 0) : start]
-        blank = previous if previous.isspace() else ""
+        space = previous if previous.isspace() else ""
         word = unchanged.get(number)
         if word is None:
-            target_units.append(_Unit(text[start:end], sources[number], blank))
+            target_units.append(_Unit(text[start:end], sources[number], space))
             continue
         for source in range(bisect.bisect_left(words, word), bisect.bisect_right(words, word)):
             unit = segment.units[source]
-            target_units.append(_Unit(segment.text[unit.start : unit.end], source, blank, unit.raw))
-            blank = ""
+            target_units.append(_Unit(segment.text[unit.start : unit.end], source, space, unit.raw))
+            space = ""
     return target_units
 
 
@@ -357,7 +356,7 @@ class _RangeUnits:
 def _point(mark: Mark, unit_sources: np.ndarray, source: tuple[int, int], positions: np.ndarray) -> int:
     """Returns the position of a mark without text: before the unit that follows it in the source, if possible.
 
-    A mark that is attached only to the unit before it goes after this unit instead. The computation is vectorised,
+    A mark that is attached only to the preceding unit is placed after that unit instead. The computation is vectorised,
     because a sentence may have thousands of marks.
 
     Args:
@@ -369,7 +368,7 @@ def _point(mark: Mark, unit_sources: np.ndarray, source: tuple[int, int], positi
     previous_ends = 1 + np.flatnonzero(unit_sources == mark.start - 1) if mark.start > source[0] else unit_sources[:0]
     next_starts = np.flatnonzero(unit_sources == mark.end) if mark.end < source[1] else unit_sources[:0]
     choices = [*next_starts[:1], *previous_ends[-1:]]
-    if mark.blank_before is False and mark.blank_after is not False:
+    if mark.space_before is False and mark.space_after is not False:
         choices = [*previous_ends[-1:], *next_starts[:1]]
     if choices:
         return int(positions[np.abs(positions - choices[0]).argmin()])
@@ -384,18 +383,18 @@ def _lost_words(mark: Mark) -> bool:
     return mark.start < mark.end and all(_lost_words(child) for child in mark.children)
 
 
-def _has_blank(left: _Unit | Mark, right: _Unit | Mark) -> bool:
+def _has_space(left: _Unit | Mark, right: _Unit | Mark) -> bool:
     if isinstance(right, _Unit):
         if isinstance(left, _Unit):
-            return bool(right.blank)
-        if left.blank_after is False and right.source == left.end:
+            return bool(right.space)
+        if left.space_after is False and right.source == left.end:
             return False
-        return bool(left.blank_after or right.blank) or is_of_word(right.text[0])
+        return bool(left.space_after or right.space) or is_of_word(right.text[0])
     if isinstance(left, _Unit):
-        if right.blank_before is False and left.source == right.start - 1:
+        if right.space_before is False and left.source == right.start - 1:
             return False
-        return unicodedata.category(left.text[-1]) not in ("Ps", "Pi") and right.blank_before is not False
-    return not (right.blank_before is False and left.blank_after is False)
+        return not is_opening(left.text[-1]) and right.space_before is not False
+    return not (right.space_before is False and left.space_after is False)
 
 
 def _spell(piece: _Unit, segment: Segment) -> str:

@@ -45,12 +45,12 @@ class _HtmlReader(HTMLParser):
     """Records where each tag, comment or text begins.
 
     Attributes:
-        begun: character position and part, without its `raw` text, in order.
+        starts: character position of each part, and the part without its `raw` text, in order.
     """
 
     def __init__(self, document: str) -> None:
         super().__init__(convert_charrefs=False)
-        self.begun: list[tuple[int, Part]] = []
+        self.starts: list[tuple[int, Part]] = []
         self._lines = [0, *(match.end() for match in re.finditer("\n", document))]
         # No tag is complete after the last ">". The parser would look for the end of each, in quadratic time. Entities
         # belong to the text around them, and the parser would take all markup after one like "&#a" for text.
@@ -58,11 +58,11 @@ class _HtmlReader(HTMLParser):
         self.feed(document[:end].replace("&", "_"))
         self.close()
         if end < len(document):
-            self.begun.append((end, Part("text", "")))
+            self.starts.append((end, Part("text", "")))
 
     def _add(self, part: Part) -> None:
         line, column = self.getpos()
-        self.begun.append((self._lines[line - 1] + column, part))
+        self.starts.append((self._lines[line - 1] + column, part))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in VOID:
@@ -92,6 +92,14 @@ class _HtmlReader(HTMLParser):
 
     handle_pi = unknown_decl = handle_comment
 
+    def parse_pi(self, i: int) -> int:
+        """Returns the end of an instruction "<?...", which in HTML ends with ">", and in PHP with "?>"."""
+        end = self.rawdata.find("?>", i) if self.rawdata.startswith(("<?php", "<?="), i) else -1
+        if end < 0:
+            return super().parse_pi(i)
+        self.handle_pi(self.rawdata[i + 2 : end])
+        return end + 2
+
     def parse_marked_section(self, i: int, report: int = 1) -> int:
         """Returns the end of a section "<![...", which in HTML5 is a comment unless it is CDATA.
 
@@ -113,7 +121,7 @@ def html_parts(document: str, edit_tag: EditTag | None = None) -> list[Part]:
         document: the document.
         edit_tag: edits the tags whose attributes may be translated; None means no change.
     """
-    return _merge_unchanged(_add_text(_HtmlReader(document).begun, document), True, edit_tag)
+    return _merge_unchanged(_add_text(_HtmlReader(document).starts, document), True, edit_tag)
 
 
 def xml_parts(document: str, name: str, edit_tag: EditTag | None = None) -> list[Part]:

@@ -16,7 +16,7 @@ from t2t_keras.text.markup.placeholders import CONVERSION, protect
 from t2t_keras.text.markup.reading import Part
 from t2t_keras.text.markup.slots import Slot, Slots
 from t2t_keras.text.repair import CONTROL
-from t2t_keras.text.words import is_of_word, units
+from t2t_keras.text.words import is_of_word, is_opening, units
 
 # HTML allows some old entities without a semicolon.
 _OLD_ENTITIES = "|".join(sorted((name for name in html5 if not name.endswith(";")), key=len, reverse=True))
@@ -24,9 +24,9 @@ ENTITY = re.compile(
     rf"&(?:#\d+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;|(?:{_OLD_ENTITIES})(?![A-Za-z0-9=;]))", re.ASCII
 )
 _ITEM = re.compile(f"(?P<entity>{ENTITY.pattern})|(?P<placeholder>{CONVERSION.pattern})|(?P<apostrophe>'')", re.ASCII)
-_BLANKS = " \t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
+_SPACES = " \t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _JOINERS = "\u200c\u200d"
-# These characters only allow or forbid line breaks, so they belong to the words and blanks around them: soft hyphen,
+# These characters only allow or forbid line breaks, so they belong to the words and spaces around them: soft hyphen,
 # zero-width space, word joiner, zero-width no-break space. Control characters are treated in the same way.
 _BREAK_CONTROLS = re.compile(f"[\u00ad\u200b\u2060\ufeff{CONTROL}]")
 # The names of elements that stand for separate words, such as exponents and footnote marks.
@@ -51,8 +51,8 @@ class Mark:
         start: index of the first source unit within the mark, or after it if the mark has no text.
         end: index after the last source unit within the mark.
         children: marks within the mark.
-        blank_before: whether a blank precedes the mark; None at the beginning of the segment.
-        blank_after: whether a blank follows the mark; None at the end of the segment.
+        space_before: whether a space precedes the mark; None at the beginning of the segment.
+        space_after: whether a space follows the mark; None at the end of the segment.
     """
 
     opening: str
@@ -60,8 +60,8 @@ class Mark:
     start: int = 0
     end: int = 0
     children: list["Mark"] = dataclasses.field(default_factory=list)
-    blank_before: bool | None = None
-    blank_after: bool | None = None
+    space_before: bool | None = None
+    space_after: bool | None = None
 
     @property
     def raw(self) -> str:
@@ -89,15 +89,15 @@ class Gap(NamedTuple):
     """Everything between two units of a segment.
 
     Attributes:
-        raw: its blanks and marks.
+        raw: its spaces and marks.
         marks: its marks.
-        has_blank: whether the text has a blank there.
-        is_inserted: whether only the text has the blank, so that the model reads two words.
+        has_space: whether the text has a space there.
+        is_inserted: whether only the text has the space, so that the model reads two words.
     """
 
     raw: str
     marks: str = ""
-    has_blank: bool = False
+    has_space: bool = False
     is_inserted: bool = False
 
 
@@ -109,9 +109,9 @@ class Segment:
         text: the text to translate, without marks.
         marks: the marks that were removed from the text.
         units: the units of the text.
-        gaps: what precedes each unit, and what follows the last one.
-        before: blanks before the segment.
-        after: blanks after the segment.
+        gaps: the gap before each unit, and the gap after the last unit.
+        before: spaces before the segment.
+        after: spaces after the segment.
         entities: spelling of characters that the document writes as entities.
         line: line of the document in which the segment begins, from 1.
         is_escaped: whether the document uses entities.
@@ -277,7 +277,7 @@ def _split_run(run: Sequence[Part]) -> list[list[Part]]:
 def _menu_links(run: Sequence[Part], partners: dict[int, int]) -> set[int]:
     """Removes the links of a menu from `partners`, and returns the numbers of their tags.
 
-    A menu is a run whose words are all in links, of which there are at least two.
+    A menu is a run with at least two links and without words outside of links.
     """
     links, number = [], 0
     while number < len(run):
@@ -312,9 +312,9 @@ class _Builder:
         self._raw_length = 0
         self.before = ""
         self.entities: dict[str, str] = {}
-        self.inserted: set[int] = set()  # positions of blanks that only the text has
-        self.blanks = ""  # since the last character or point
-        self._has_blank = self._follows_point = False  # since the last character
+        self.inserted: set[int] = set()  # positions of spaces that only the text has
+        self.spaces = ""  # since the last character or point
+        self._has_space = self._follows_point = False  # since the last character
         # Whether the model should see the next character as the start of a new word: in any case, or only if it would
         # continue a word.
         self._is_apart = self._touches = False
@@ -350,7 +350,7 @@ class _Builder:
         character = html.unescape(match[0]) if match["entity"] else ""
         if len(character) != 1:
             self.add_point(match[0])
-        elif character in _BLANKS or _BREAK_CONTROLS.match(character):
+        elif character in _SPACES or _BREAK_CONTROLS.match(character):
             self._add(character, match[0])
         elif unicodedata.category(character)[0] in "LMNP" or character in "<>&" + _JOINERS:
             self.entities[character] = match[0] if match[0].endswith(";") else f"{match[0]};"
@@ -362,30 +362,30 @@ class _Builder:
         if _BREAK_CONTROLS.match(character):
             self._add_raw(raw)
             return
-        if character in _BLANKS:
+        if character in _SPACES:
             self._add_raw(raw)
-            self.blanks += raw
+            self.spaces += raw
             self._follow(True)
-            self._has_blank, self._follows_end = True, False
+            self._has_space, self._follows_end = True, False
             return
         self._follow(False)
         if not self.characters and not self._follows_point:
-            self.before = self.blanks
-        if self.characters and self._needs_blank(self.characters[-1], character):
-            if not self._has_blank:
+            self.before = self.spaces
+        if self.characters and self._needs_space(self.characters[-1], character):
+            if not self._has_space:
                 self.inserted.add(len(self.characters))
             self.characters.append(" ")
             self.places.append((self._raw_length, self._raw_length))
         self.characters.append(character)
         self.places.append((self._raw_length, self._raw_length + len(raw)))
         self._add_raw(raw)
-        self.blanks = ""
-        self._has_blank = self._follows_point = self._is_apart = self._touches = self._follows_end = False
+        self.spaces = ""
+        self._has_space = self._follows_point = self._is_apart = self._touches = self._follows_end = False
 
-    def _needs_blank(self, last: str, character: str) -> bool:
-        if self._follows_point and (_closes(character) or _opens(last)):
+    def _needs_space(self, last: str, character: str) -> bool:
+        if self._follows_point and (_closes(character) or is_opening(last)):
             return False
-        if self._has_blank or self._is_apart:
+        if self._has_space or self._is_apart:
             return True
         return self._touches and is_of_word(character) and (is_of_word(last) or last in _ENDINGS)
 
@@ -393,32 +393,32 @@ class _Builder:
         self.raw.append(raw)
         self._raw_length += len(raw)
 
-    def _follow(self, is_blank: bool) -> None:
+    def _follow(self, is_space: bool) -> None:
         for point in self._points:
-            point.blank_after = is_blank
+            point.space_after = is_space
         self._points.clear()
 
     def add_point(self, raw: str, joins: bool = False) -> None:
         is_first = not self.characters and not self._follows_point
         if is_first:
-            self.before, self.blanks = self.blanks, ""
+            self.before, self.spaces = self.spaces, ""
         place = len(self.characters)
         point = Mark(raw, start=place, end=place)
-        point.blank_before = None if is_first else bool(self.blanks)
-        self._follow(bool(self.blanks))
+        point.space_before = None if is_first else bool(self.spaces)
+        self._follow(bool(self.spaces))
         self._open[-1].children.append(point)
         self._points.append(point)
         self._follows_point = True
         # If a placeholder separates two words, the model should not see them as one.
         self._is_apart = self._is_apart or not (joins or is_first)
         self._follows_end = self._follows_end and joins
-        self.blanks = ""
+        self.spaces = ""
         self._add_raw(raw)
 
     def open(self, raw: str, is_apart: bool) -> None:
         self._touches = self._touches or is_apart or self._follows_end
         mark = Mark(raw, start=len(self.characters))
-        mark.blank_before = bool(self.blanks) if self.characters else None
+        mark.space_before = bool(self.spaces) if self.characters else None
         self._open[-1].children.append(mark)
         self._open.append(mark)
         self._add_raw(raw)
@@ -440,11 +440,7 @@ def _is_direction(character: str) -> bool:
 
 
 def _closes(character: str) -> bool:
-    return not is_of_word(character) and not _opens(character)
-
-
-def _opens(character: str) -> bool:
-    return unicodedata.category(character) in ("Ps", "Pi")
+    return not is_of_word(character) and not is_opening(character)
 
 
 def _segment(piece: Sequence[Part], dialect: Dialect) -> Segment:
@@ -477,7 +473,7 @@ def _segment(piece: Sequence[Part], dialect: Dialect) -> Segment:
         text_units,
         gaps,
         builder.before,
-        builder.blanks,
+        builder.spaces,
         entities,
         line,
         dialect.is_escaped,

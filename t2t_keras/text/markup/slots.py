@@ -19,7 +19,8 @@ class Slot:
 
     Attributes:
         pieces: segments to translate and unchanged text, in order.
-        unquoted: the raw value of an attribute without quotes, which a different value needs; None for other texts.
+        unquoted: the raw value of an attribute without quotes, so that a different value gets quotes; None for other
+            texts.
     """
 
     pieces: "Sequence[str | Segment]"

@@ -1,6 +1,5 @@
 """Prepares lines of text for translation: removes protected spans and unusual case, and restores both afterwards."""
 
-import difflib
 import itertools
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -49,6 +48,7 @@ class Prepared(NamedTuple):
         remaining: the spans that remain in the text.
         unknown: the spans with characters that the model does not know.
         cases: the case of each sentence of the text; empty if no case is unusual.
+        readable: returns a part of the line with the marks that the model reads, such as "..." in place of "…".
     """
 
     source: str
@@ -57,6 +57,7 @@ class Prepared(NamedTuple):
     remaining: tuple[str, ...]
     unknown: tuple[str, ...]
     cases: tuple[SentenceCase, ...]
+    readable: Callable[[str], str] = str
 
     def is_met(self, translation: str) -> bool:
         """Returns whether a translation of the text repeats each span that remains in it exactly once."""
@@ -67,35 +68,45 @@ class Prepared(NamedTuple):
 
         Args:
             sentences: the sentences of the text with their translations; none if the text is blank.
-            intact: phrases of the translation into which nothing is inserted, and whose spans count as put back.
+            intact: phrases of the translation into which no span is inserted. A span that one of them contains is not
+                put back again.
             prefix: beginning of the translation, which is treated like these phrases.
         """
         intact = (*intact, prefix)
-        spans = [span for each in self.removed for span in each.text.split()]
-        invented = [span for span in spans if not any(span in phrase for phrase in intact)]
         removed = [each for each in self.removed if not any(each.text in phrase for phrase in intact)]
-        results = []
-        for sentence, case in itertools.zip_longest(sentences, self.cases[: len(sentences)]):
-            translation = without_spans(sentence.translation, invented)
-            results.append(sentence._replace(translation=_cased(translation, case) if case else translation))
-        return restored(removed, results, (*intact, *self.remaining), len(prefix))
+        return restored(removed, self._translated(sentences, intact), (*intact, *self.remaining), len(prefix))
 
     def aligned(self, sentences: Sequence[Sentence]) -> AlignedText:
         """Returns the translation of the line with its links to the line; see `finished`."""
-        result = self.finished(sentences)
+        sentences = self._translated(sentences)
+        result = restored(self.removed, sentences, self.remaining)
         pairs = [(each.start, each.start + len(each.text)) for each in self.removed]
-        sources, targets = _outside(units(self.source), pairs), _outside(units(result.text), result.ranges)
-        places = _places_of(self.text, self.source, sources)
+        # One mark of the line may be several units of the text, such as "..." for "…".
+        places = [
+            place
+            for place in _units_outside(self.source, pairs)
+            for _ in units(self.readable(self.source[slice(*place)]))
+        ]
         numbers, offset = [], 0  # of the source unit of each target unit
         for sentence in sentences:
             aligned_units = source_units(sentence, units(sentence.translation.text))
             numbers += [offset + number if number >= 0 else -1 for number in aligned_units]
             offset += len(units(sentence.source))
         links = [(*target, *source) for target, source in zip(result.ranges, pairs, strict=True)]
-        for target, number in zip(targets, numbers, strict=False):
-            if number in places:
+        for target, number in zip(_units_outside(result.text, result.ranges), numbers, strict=False):
+            if 0 <= number < len(places):
                 links.append((*target, *places[number]))
         return AlignedText(result.text, tuple(links))
+
+    def _translated(self, sentences: Sequence[Sentence], intact: Sequence[str] = ()) -> list[Sentence]:
+        """Returns the sentences with translations in the case of their sources and without invented spans."""
+        spans = [span for each in self.removed for span in each.text.split()]
+        invented = [span for span in spans if not any(span in phrase for phrase in intact)]
+        results = []
+        for sentence, case in itertools.zip_longest(sentences, self.cases[: len(sentences)]):
+            translation = without_spans(sentence.translation, invented)
+            results.append(sentence._replace(translation=_cased(translation, case) if case else translation))
+        return results
 
 
 class Preparation:
@@ -104,10 +115,10 @@ class Preparation:
     Args:
         finder: finds protected spans.
         languages: the languages of the lines and of their translations.
-        num_tokens: returns the number of tokens of a text of the source; None to keep unusual case.
+        num_tokens: returns the number of tokens of a source; None to keep unusual case.
         lowercases: whether the model reads lowercased text, so that it knows no case.
         splits: whether lines are translated sentence by sentence.
-        symbols: symbols of the vocabulary, one of which may be in front of a line and is not part of its text.
+        symbols: symbols of the vocabulary; one of them may precede a line and is not part of its text.
     """
 
     def __init__(
@@ -130,7 +141,7 @@ class Preparation:
         Args:
             line: the line.
             keeps_spans: whether protected spans without unknown characters remain in the text at first.
-            keeps_case: whether the line is translated in its case.
+            keeps_case: whether unusual case is kept.
 
         Returns:
             The prepared line, or None if the model reads the line as it is.
@@ -154,7 +165,7 @@ class Preparation:
         if not any(map(str.isalnum, plain[len(self.head(plain)) :])):
             whole = source[len(self.head(source)) :]
             return Prepared(source, "", (Removed(whole, 0, 0, "", ""),) if whole else (), (), unknown, ())
-        return Prepared(source, plain, tuple(removed), remaining, unknown, tuple(cases))
+        return Prepared(source, plain, tuple(removed), remaining, unknown, tuple(cases), self._finder.readable)
 
     def head(self, text: str) -> str:
         """Returns the symbol at the beginning of a text and the white space after it; "" if there is none."""
@@ -162,7 +173,7 @@ class Preparation:
         return match[0] if match else ""
 
     def _in_ordinary_case(self, text: str, cases: list[SentenceCase]) -> str:
-        """Returns a text with sentences of an unusual case in ordinary case; appends their cases if there is one."""
+        """Returns a text with all sentences in ordinary case; if one was not, adds the case of each to `cases`."""
         source, target = self._languages
         head = self.head(text)
         rest = text[len(head) :]
@@ -186,29 +197,11 @@ class Preparation:
         return case if is_unfamiliar(sentence, plain, self._num_tokens) else None
 
 
-def _places_of(text: str, source: str, places: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Returns the place in a line of each unit of the text that the model reads, if the line has such a unit.
-
-    The units differ where marks were replaced by equivalents, such as "…" by "...".
-    """
-    spelled = [text[start:end].lower() for start, end in units(text)]
-    original = [source[start:end].lower() for start, end in places]
-    if len(spelled) == len(original):
-        return dict(enumerate(places))
-    blocks = difflib.SequenceMatcher(None, spelled, original, autojunk=False).get_matching_blocks()
-    return {block.a + n: places[block.b + n] for block in blocks for n in range(block.size)}
-
-
-def _outside(all_units: Sequence[tuple[int, int]], ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the units that do not begin in any of the ranges, which are in order."""
-    remaining = list(ranges)[::-1]
-    result = []
-    for start, end in all_units:
-        while remaining and remaining[-1][1] <= start:
-            remaining.pop()
-        if not remaining or start < remaining[-1][0]:
-            result.append((start, end))
-    return result
+def _units_outside(text: str, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the start and end of each unit of the parts of a text that remain without disjoint ranges."""
+    starts, ends = zip(*sorted(ranges), strict=True) if ranges else ((), ())
+    parts = zip([0, *ends], [*starts, len(text)], strict=True)
+    return [(first + start, first + end) for first, last in parts for start, end in units(text[first:last])]
 
 
 def _cased(translation: AlignedText, case: SentenceCase) -> AlignedText:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from t2t_keras.text.markup.placing import AlignedText, aligned_sources
 from t2t_keras.text.protection.spans import Span, SpanFinder
-from t2t_keras.text.words import is_apart, is_of_word, units
+from t2t_keras.text.words import is_between_units, is_of_word, is_opening, units
 
 
 class Removed(NamedTuple):
@@ -21,8 +21,8 @@ class Removed(NamedTuple):
         text: the spans and the white space between them.
         start: position in the text from which they were removed.
         place: position in the remaining text.
-        before: white space in front of the spans.
-        after: white space behind the spans.
+        before: white space before the spans.
+        after: white space after the spans.
     """
 
     text: str
@@ -51,11 +51,11 @@ def remove(text: str, spans: Sequence[Span], finder: SpanFinder) -> tuple[str, l
 
     Args:
         text: the text.
-        spans: protected spans in order, of which those that are marked as removed are removed.
+        spans: protected spans in order; only those with `is_removed` are removed.
         finder: knows the marks to read in place of unknown ones.
 
     Returns:
-        The remaining text without surrounding white space, and what was removed.
+        The remaining text without surrounding white space, and the removed spans.
     """
     rest, place = "", 0
     result: list[Removed] = []
@@ -94,17 +94,13 @@ def _between(previous: str, before: str, after: str, following: str) -> str:
         return ""
     if before and after:
         return before + after if "\n" in before and "\n" in after else after if "\n" in after else before
-    if _closes(following) or _opens(previous):
+    if _closes(following) or is_opening(previous):
         return ""
     return before or after or " "
 
 
 def _closes(character: str) -> bool:
     return unicodedata.category(character) in ("Po", "Pe", "Pf")
-
-
-def _opens(character: str) -> bool:
-    return unicodedata.category(character) in ("Ps", "Pi")
 
 
 def repeats(translation: str, spans: Sequence[str]) -> bool:
@@ -117,21 +113,17 @@ def _occurrences(text: str, spans: Sequence[str]) -> list[re.Match[str]]:
     """Finds the spans in a text, except within longer spans or within words."""
     pattern = "|".join(re.escape(span) for span in sorted(set(spans), key=len, reverse=True))
     matches = re.finditer(pattern, text) if pattern else ()
-    return [match for match in matches if is_apart(text, match.start()) and is_apart(text, match.end())]
+    return [match for match in matches if all(is_between_units(text, place) for place in match.span())]
 
 
 def without_spans(translation: AlignedText, spans: Sequence[str]) -> AlignedText:
     """Removes spans from a translation that the model must have invented, because it did not read them."""
-    text, links = translation.text, list(translation.links)
-    for match in reversed(_occurrences(text, spans)):
-        start, end = match.span()
-        text = text[:start] + text[end:]
-        moved = [
-            (min(a, start) if a < end else a - end + start, min(b, start) if b < end else b - end + start, *rest)
-            for a, b, *rest in links
-        ]
-        links = [(a, b, source_start, source_end) for a, b, source_start, source_end in moved if a < b]
-    return AlignedText(text, tuple(links))
+    text, remains = translation.text, [True] * len(translation.text)
+    for match in _occurrences(text, spans):
+        remains[match.start() : match.end()] = [False] * len(match[0])
+    places = [0, *itertools.accumulate(remains)]  # the new position of each position in the text
+    moved = ((places[a], places[b], source_start, source_end) for a, b, source_start, source_end in translation.links)
+    return AlignedText("".join(itertools.compress(text, remains)), tuple(link for link in moved if link[0] < link[1]))
 
 
 class Restored(NamedTuple):
@@ -139,7 +131,7 @@ class Restored(NamedTuple):
 
     Attributes:
         text: the translation.
-        ranges: start and end of everything that was put back, in the order in which it was removed.
+        ranges: start and end of each element of `removed` in the translation, in the same order.
     """
 
     text: str
@@ -154,7 +146,7 @@ def restored(
     Spans at the beginning, at the end and between sentences stay there. Within a sentence, the word alignment decides.
 
     Args:
-        removed: what was removed from the text.
+        removed: the spans that were removed from the text.
         sentences: the sentences of the remaining text; none if nothing remains.
         intact: phrases of the translation into which nothing is inserted.
         front: number of characters at the beginning of the translation before which nothing is inserted.
@@ -175,7 +167,7 @@ def restored(
         rest = text[place:].lstrip()
         end = len(text) - len(rest)
         numbers, follows = zip(*insertions[place], strict=True)
-        left, right = _blanks(result, text[place:end], rest, [removed[number] for number in numbers], follows[-1])
+        left, right = _spacing(result, text[place:end], rest, [removed[number] for number in numbers], follows[-1])
         result += left
         for number in numbers:
             result += " " * (number != numbers[0])
@@ -196,7 +188,7 @@ def _ends(sentences: Sequence[Sentence]) -> list[tuple[int, int]]:
 
 
 def _place(each: Removed, words: Sequence["_Words"], ends: Sequence[tuple[int, int]]) -> tuple[int, bool]:
-    """Returns the position of removed spans in the translation, and whether the next word is that of the source."""
+    """Returns the position of removed spans in the translation, and whether they precede the same word there."""
     if not words or each.place <= 0:
         return 0, True
     number = bisect.bisect_left(ends, each.place, key=lambda end: end[0])
@@ -242,9 +234,11 @@ class _Words:
         return {source: number for number, source in reversed(list(enumerate(self._sources)))}
 
     def gap(self, each: Removed, place: int) -> tuple[int, bool]:
-        """Returns the end of the word in the translation after which removed spans go, as `_place` does.
+        """Returns the position of removed spans in the translation, and whether they precede the same word there.
 
-        `place` is the position of the spans in the sentence.
+        Args:
+            each: the spans.
+            place: their position in the source of the sentence.
         """
         text, source = self.sentence.translation.text, self.sentence.source
         num_marks = _final_marks(text)
@@ -252,7 +246,7 @@ class _Words:
             return len(text) - num_marks, True
         number = bisect.bisect_right(self._source_ends, place)
         before, after = self._after_last.get(number - 1) if number else None, self._first.get(number)
-        # Without a blank, the spans belong to the word in front of them.
+        # Without a space, the spans belong to the word before them.
         order = (before, after) if not each.before and each.after else (after, before)
         choices = [choice for choice in order if choice is not None]
         if not choices:
@@ -298,7 +292,7 @@ def _outside(place: int, ranges: Sequence[tuple[int, int]]) -> int:
     return ranges[number][1] if number < len(ranges) and ranges[number][0] < place else place
 
 
-def _blanks(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_followed: bool) -> tuple[str, str]:
+def _spacing(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_followed: bool) -> tuple[str, str]:
     """Returns the white space before and after spans that are inserted between two parts of a translation.
 
     Args:
@@ -306,11 +300,11 @@ def _blanks(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_follo
         gap: the white space that the spans replace.
         rest: the translation after them.
         pieces: the spans.
-        is_followed: whether the word that follows is that of the source.
+        is_followed: whether the spans precede the same word as in the source.
     """
     last = pieces[-1]
     first = pieces[0]
-    left = (first.before or " " * (not first.start)) if front and not _opens(front[-1]) else ""
+    left = (first.before or " " * (not first.start)) if front and not is_opening(front[-1]) else ""
     if not front or not rest:
         return left, last.after if rest else ""
     if last.after:

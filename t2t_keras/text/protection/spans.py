@@ -6,6 +6,7 @@ Nested repetitions such as `(a+)+` take exponential time there, and nothing stop
 only from its operator.
 """
 
+import collections
 import functools
 import re
 import unicodedata
@@ -13,14 +14,15 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from t2t_keras.errors import InputError
-from t2t_keras.text.languages import CHARACTER
+from t2t_keras.text.characters import character_class
+from t2t_keras.text.languages import CHARACTER, combining_marks
 from t2t_keras.text.repair import REPAIRABLE
 from t2t_keras.text.words import disjoint
 
 # Protects nothing, not even unknown characters.
 NOTHING = "nothing"
 
-_URL_END = r"\s<>\"“”„«»"
+_URL_END = r"\s<>\"“”„«»。，、；：！？「」『』（）【】《》"
 _DOMAIN = r"(?:[\w-]{1,63}\.){1,8}(?:com|org|net|edu|gov|info|io|eu|de|fr|uk)(?![\w-])"
 _URL = (
     rf"(?<!\w)(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}://|www\.)(?:(?!https?://)[^{_URL_END}])+"
@@ -28,7 +30,8 @@ _URL = (
 )
 _EMAIL = r"(?<![\w.+-])(?:mailto:)?[\w.+%'-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])"
 
-_DIGITS = r"\d+(?:[.,'’\u00a0\u202f]\d+)*"
+# Atomic, so that no part of a number is protected, and bounded, so that a long row of numbers takes linear time.
+_DIGITS = r"(?>\d+(?:[.,'’\u00a0\u202f]\d+){0,20})"
 _SIZES = "[kKMGTPE]i?[bB]|[kKMGT]?bit|[kMGT]bps|bps|B"
 _MEASURES = (
     *("km", "hm", "dm", "cm", "mm", "µm", "μm", "nm", "m", "mi", "ft", "yd", "ha", "kg", "mg", "µg", "μg", "g", "lbs?"),
@@ -112,7 +115,7 @@ class SpanFinder:
         lowercases: whether the model reads lowercased text.
 
     Raises:
-        InputError: a kind is unknown, or an expression is not valid; names it and the flag.
+        InputError: a kind is unknown, or an expression is not valid; the message names the flag and its value.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class SpanFinder:
         self._equivalents: dict[int, str] = {}
         tests = [pattern.pattern for pattern, is_kind in self._patterns if is_kind]
         if known is not None:
-            self._unknown = re.compile(f"[^{_character_class(known, lowercases)}]")
+            self._unknown = re.compile(f"[^{_known_class(known, lowercases)}]")
             equivalents = {
                 mark: text for mark, text in _EQUIVALENTS.items() if mark not in known and known >= set(text)
             }
@@ -191,8 +194,7 @@ def _with_words(text: str, start: int, end: int) -> tuple[int, int]:
 @functools.cache
 def _token() -> re.Pattern[str]:
     """Returns a pattern for a word, a Chinese or Japanese character, or another character with its modifiers."""
-    marks = "".join(chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M")
-    extension = f"[{re.escape(marks)}{_MODIFIERS}]*"
+    extension = f"[{re.escape(combining_marks())}{_MODIFIERS}]*"
     word = rf"(?:(?!{CHARACTER.pattern})\w{extension})+"
     return re.compile(f"{word}|{_REGIONAL}{_REGIONAL}|.{extension}(?:{_JOINER}.{extension})*{_JOINER}?", re.DOTALL)
 
@@ -219,31 +221,24 @@ def patterns(protect: Sequence[str]) -> list[tuple[re.Pattern[str], bool]]:
     return result
 
 
-def _character_class(characters: frozenset[str], lowercases: bool) -> str:
+def _known_class(characters: frozenset[str], lowercases: bool) -> str:
     """Returns the contents of a character class of known characters, white space and those that `repair` removes."""
     known = set(characters)
     if lowercases:
         known |= {other for each in characters for other in (each.lower(), each.upper()) if len(other) == 1}
-    codes = sorted(map(ord, known))
-    ranges: list[list[int]] = []
-    for code in codes:
-        if ranges and code == ranges[-1][1] + 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    listed = "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in ranges)
     repairable = REPAIRABLE.pattern[1 : REPAIRABLE.pattern.index("]")]
-    return rf"{listed}\s{repairable}"
+    return rf"{character_class(known)}\s{repairable}"
 
 
 def _without_trailing(text: str, start: int, end: int) -> int:
     """Returns the end of a match without trailing punctuation and closing brackets that it does not open."""
+    counts = collections.Counter(text[start:end])
     while end > start:
         last = text[end - 1]
-        opening = _CLOSING.get(last)
-        is_unopened = opening and text.count(opening, start, end) < text.count(last, start, end)
+        is_unopened = last in _CLOSING and counts[_CLOSING[last]] < counts[last]
         if last not in _TRAILING and not is_unopened:
             break
+        counts[last] -= 1
         end -= 1
     return end
 

@@ -20,8 +20,8 @@ STRATEGIES = ("auto", "cpu", "mirrored", "multiworker", "tpu")
 
 _SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE")
 _KUBERNETES = ("JOB_COMPLETION_INDEX", "T2T_SERVICE", "T2T_WORKERS", "T2T_PORT")
-# Below the ephemeral ports of operating systems. Jobs that share a node use different ports.
-_FIRST_PORT, _PORTS_A_JOB, _JOBS = 10_000, 10, 2_000
+_FIRST_PORT, _NUM_PORTS = 10_000, 20_000  # below the ephemeral ports of operating systems
+_FEWEST_PORTS = 10  # of a job
 
 
 class WorkerLostError(RuntimeError):
@@ -104,7 +104,9 @@ def _from_slurm(environment: Mapping[str, str]) -> Cluster:
         values = ", ".join(f"{name}={environment[name]}" for name in _SLURM[1:])
         raise InputError(f"SLURM's variables are inconsistent: {values}")
     job = environment.get("SLURM_JOB_ID", "0")
-    first = _FIRST_PORT + (int(job) if job.isdecimal() else 0) % _JOBS * _PORTS_A_JOB
+    # A port for each task of a node, so that consecutive jobs, which may share a node, use different ports.
+    num_ports = max(_FEWEST_PORTS, *counts)
+    first = _FIRST_PORT + (int(job) if job.isdecimal() else 0) % (_NUM_PORTS // num_ports) * num_ports
     places = [(node, local) for node, count in enumerate(counts) for local in range(count)]
     actual = (environment.get("SLURM_NODEID"), environment.get("SLURM_LOCALID"))
     if None not in actual and rank < len(places) and actual != tuple(map(str, places[rank])):

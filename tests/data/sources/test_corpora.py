@@ -219,7 +219,7 @@ class BrokenHandler(QuietHandler):
 def test_a_broken_connection_is_reported_with_its_address_and_leaves_no_file(
     tmp_path, serve, monkeypatch, failure, message
 ):
-    address, answer = serve(BrokenHandler), downloads._answer
+    address, answer = serve(BrokenHandler), downloads._response
 
     def answer_and_signal(url):
         head = answer(url)
@@ -227,7 +227,7 @@ def test_a_broken_connection_is_reported_with_its_address_and_leaves_no_file(
         return head
 
     HEAD_RECEIVED.clear()
-    monkeypatch.setattr(downloads, "_answer", answer_and_signal)
+    monkeypatch.setattr(downloads, "_response", answer_and_signal)
     with pytest.raises(
         InputError, match=rf"^{address}/{failure}: cannot be downloaded \(.*{message}\);.* put the file at"
     ):
@@ -358,7 +358,7 @@ def test_tensorflow_datasets_reports_missing_parts(tmp_path, tfds_data_set, monk
     monkeypatch.setattr(tfds.core.DatasetBuilder, "download_and_prepare", fail)
     with pytest.raises(InputError, match=f"^corpus=tfds:{tfds_data_set}: not available: .*http://host/a.gz. HTTP code"):
         list(corpora.tensorflow_datasets(tfds_data_set, "en", "de", tmp_path).splits["train"]())
-    with pytest.raises(InputError, match="cannot give en-cs; its languages: de, en, fr"):
+    with pytest.raises(InputError, match="has no texts in en and cs; its languages: de, en, fr"):
         corpora.tensorflow_datasets(tfds_data_set, "en", "cs", tmp_path)
     with pytest.raises(InputError, match="corpus=tfds:no_such_set: no such data set"):
         corpora.tensorflow_datasets("no_such_set", "en", "de", tmp_path)

@@ -40,7 +40,7 @@ def test_blocks_of_any_size_contain_the_same_pairs(folder, lines, mark, ends, pa
         patched.setattr(parallel_files, "_BLOCK_BYTES", block_bytes)
         patched.setattr(parallel_files, "_COUNTED_BYTES", block_bytes * blocks)
         (pair_blocks,) = split([files], pairs, run_all)
-    assume(files.splits)  # Without line feeds, carriage returns end the lines.
+    assume(files.is_splittable)  # Without line feeds, carriage returns end the lines.
     expected = list(read_pairs(files.source, files.target))
     assert [list(block) for block in pair_blocks] == [
         expected[at : at + pairs] for at in range(0, len(expected), pairs)
@@ -78,9 +78,9 @@ def test_an_invalid_or_missing_line_is_named(tmp_path):
 
 def test_compressed_files_and_pipes_are_not_split(tmp_path):
     files = write_files(tmp_path, b"", b"")
-    assert files.splits
+    assert files.is_splittable
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.gz").touch()
     for name in ("pipe", "a.gz", "missing", "/dev/stdin"):
         pairs = itertools.permutations((files.source, tmp_path / name))
-        assert not any(ParallelFiles(*paths).splits for paths in pairs)
+        assert not any(ParallelFiles(*paths).is_splittable for paths in pairs)

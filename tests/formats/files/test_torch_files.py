@@ -55,7 +55,7 @@ def test_views_share_their_storage(tmp_path):
     np.testing.assert_array_equal(tensors["transposed"], np.arange(12).reshape(3, 4).T)
     np.testing.assert_array_equal(tensors["part"], [5, 8])
     torch_writer.save({"beyond": View(tensor, 5, (4,), (3,))}, tmp_path / "beyond.pt")
-    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor reaches beyond"):
+    with pytest.raises(InputError, match="beyond.pt cannot be read as a file of torch: a tensor extends beyond"):
         read_torch_file(tmp_path / "beyond.pt")
 
 
@@ -65,7 +65,7 @@ def test_a_tensor_larger_than_its_storage_is_rejected(tmp_path, is_old, size, st
     """Rejects it before copying, because strides of 0 could repeat a number a billion times."""
     tensor = torch_writer.Tensor(np.arange(12, dtype=np.float32))
     torch_writer.save({"many": View(tensor, 0, size, stride)}, tmp_path / "many.pt", is_old)
-    message = rf"many.pt cannot be read as a file of torch: a tensor of the shape \[{size[0]}.* has only 12 numbers"
+    message = rf"many.pt cannot be read as a file of torch: a tensor of the shape \[{size[0]}.* has only 12 elements"
     with pytest.raises(InputError, match=message):
         read_torch_file(tmp_path / "many.pt")
 
@@ -148,7 +148,7 @@ def test_damaged_files_are_errors(tmp_path, is_old):
     torch_writer.save({"a": np.zeros([300], np.float32)}, path, is_old)
     contents = path.read_bytes()
     messages = (
-        "(it is truncated: the end|it does not begin like such|it is damaged or truncated|the file ends too early)"
+        "(it is truncated: the end|it does not begin as torch|it is damaged or truncated|the file ends too early)"
     )
     for length in (0, 3, 30, 100, len(contents) // 2, len(contents) - 5):
         path.write_bytes(contents[:length])

@@ -1,4 +1,4 @@
-"""Stand-ins for a cluster's programs, and runs of the recipes with them."""
+"""Fake versions of the programs of a cluster, and runs of the recipes with them."""
 
 import os
 import pathlib
@@ -8,11 +8,11 @@ from typing import Any
 
 ROOT = pathlib.Path(__file__).parents[3]
 CLUSTER = ROOT / "launch" / "cluster"
-# Exit statuses: a mistake in the input; a bucket or another worker was lost; saved and stopped by SIGTERM; killed.
+# Exit statuses: invalid input; lost connection to a bucket or a worker; saved and stopped by SIGTERM; killed.
 MISTAKE, AWAY, LOST, STOPPED, KILLED = 1, 69, 75, 143, 137
 
 
-def executable(path: pathlib.Path, text: str) -> pathlib.Path:
+def write_executable(path: pathlib.Path, text: str) -> pathlib.Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/usr/bin/env bash\n{text}", encoding="utf-8")
     path.chmod(0o755)
@@ -20,9 +20,9 @@ def executable(path: pathlib.Path, text: str) -> pathlib.Path:
 
 
 def environment(folder: pathlib.Path, **settings: object) -> dict[str, str]:
-    """The stand-ins of a folder before all other programs."""
-    of_scripts = re.compile(r"SLURM_.*|DRY_RUN|(KERAS_)?BACKEND|TENSORFLOW|PYTHON")  # make sets the last two
-    plain = {name: value for name, value in os.environ.items() if not of_scripts.fullmatch(name)}
+    """The environment for a recipe, in which the fake programs of a folder precede all others."""
+    script_settings = re.compile(r"SLURM_.*|DRY_RUN|(KERAS_)?BACKEND|TENSORFLOW|PYTHON")  # make sets the last two
+    plain = {name: value for name, value in os.environ.items() if not script_settings.fullmatch(name)}
     return {**plain, "PATH": f"{folder}:{plain['PATH']}", **{name: str(value) for name, value in settings.items()}}
 
 

@@ -1,4 +1,4 @@
-"""The recipes that start workers on hosts by SSH and on a TPU VM, with stand-ins for hosts and cloud."""
+"""The recipes that start workers on hosts by SSH and on a TPU VM, with fake hosts and a fake cloud."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.launch.cluster.stand_ins import CLUSTER, MISTAKE, STOPPED, environment, executable, lines, run
+from tests.launch.cluster.stand_ins import CLUSTER, MISTAKE, STOPPED, environment, lines, run, write_executable
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -17,7 +17,7 @@ FAKE_SSH = 'host=$1; shift; echo "$host: $*" >> "$LOG"; HOST=$host exec bash -c 
 WORKER = """
 echo "$TF_CONFIG"; printf '%s\\n' "$@"
 trap 'echo saved; exit 143' TERM
-if [[ $HOST == "$FAILING" ]]; then  # once the others can be stopped in an orderly way
+if [[ $HOST == "$FAILING" ]]; then  # when the other workers can be stopped in an orderly way
   while (( $(ls ./*.up 2> /dev/null | wc -l) < 2 )); do sleep 0.05; done
   exit 9
 fi
@@ -33,8 +33,8 @@ def hosts(tmp_path):
         tmp_path,
         HOSTS="one two three",
         PORT=7000 + os.getpid() % 1000,
-        SSH=executable(tmp_path / "fake_ssh", FAKE_SSH),
-        PYTHON=executable(tmp_path / "worker", WORKER),
+        SSH=write_executable(tmp_path / "fake_ssh", FAKE_SSH),
+        PYTHON=write_executable(tmp_path / "worker", WORKER),
         LOGS=tmp_path / "logs",
         LOG=tmp_path / "log",
         DIRECTORY=tmp_path,
@@ -44,8 +44,8 @@ def hosts(tmp_path):
 
 
 def test_ssh_starts_a_worker_on_every_host(hosts, tmp_path):
-    done = run("ssh.sh", "--preset=big", "--model_dir=it's {a} $b", env={**hosts, "FINISHING": "1"})
-    assert done.returncode == 0, done.stderr
+    result = run("ssh.sh", "--preset=big", "--model_dir=it's {a} $b", env={**hosts, "FINISHING": "1"})
+    assert result.returncode == 0, result.stderr
     for index, host in enumerate(("one", "two", "three")):
         config, *arguments = lines(tmp_path / "logs" / f"{host}.log")
         assert json.loads(config) == {
@@ -59,15 +59,15 @@ def test_ssh_starts_a_worker_on_every_host(hosts, tmp_path):
 
 
 def test_ssh_stops_all_workers_if_one_fails(hosts, tmp_path):
-    done = run("ssh.sh", env={**hosts, "FAILING": "two", "DIRECTORY": str(tmp_path)})
-    assert done.returncode == 9
-    assert "two: status 9" in done.stderr and "stopping all workers" in done.stderr
+    result = run("ssh.sh", env={**hosts, "FAILING": "two", "DIRECTORY": str(tmp_path)})
+    assert result.returncode == 9
+    assert "two: status 9" in result.stderr and "stopping all workers" in result.stderr
     for host in ("one", "three"):
-        assert f"{host}: status 143" in done.stderr
+        assert f"{host}: status 143" in result.stderr
         assert lines(tmp_path / "logs" / f"{host}.log")[-1] == "saved"
 
 
-def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):
+def test_ssh_stops_all_workers_on_sigterm(hosts, tmp_path):
     script = subprocess.Popen(["bash", CLUSTER / "ssh.sh"], env=hosts, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: all((tmp_path / f"{host}.up").exists() for host in ("one", "two", "three")))
     script.send_signal(signal.SIGTERM)
@@ -79,8 +79,9 @@ def test_ssh_stops_all_workers_when_it_is_stopped(hosts, tmp_path):
 
 # ---- Cloud TPU VM ----
 
-# Keeps the VM's state in a file and its home in a folder. What is for root there or installs is only noted down. Each
-# training takes one line of `runs`: the status of its end, or `preempted`. With a file `slow`, all takes a second.
+# Stores the state of the VM in a file and its home in a folder, and only logs commands that need root or install
+# packages. Each training run consumes a line of `runs`: its exit status, or `preempted`. If a file `slow` exists, each
+# command takes a second.
 FAKE_GCLOUD = """
 cd "$FOLDER"
 case "$*" in
@@ -110,13 +111,13 @@ case $next in
   *) exit "$next" ;;
 esac
 """
-FRESH = ["create", "mount", "install"]
+CREATED = ["create", "mount", "install"]
 
 
 @pytest.fixture
 def cloud(tmp_path):
-    executable(tmp_path / "gcloud", FAKE_GCLOUD)
-    executable(tmp_path / "worker", TPU_WORKER)
+    write_executable(tmp_path / "gcloud", FAKE_GCLOUD)
+    write_executable(tmp_path / "worker", TPU_WORKER)
     settings = {"FOLDER": tmp_path, "PROJECT": "mine", "RETRY_SECONDS": 0, "TMPDIR": tmp_path}
     return environment(tmp_path, **settings)
 
@@ -125,28 +126,28 @@ def events(folder: pathlib.Path) -> list[str]:
     return [line.split()[0] for line in lines(folder / "log")]
 
 
-def test_tpu_goes_on_after_a_preemption_and_a_stop(cloud, tmp_path):
+def test_tpu_resumes_after_preemption_and_interruption(cloud, tmp_path):
     (tmp_path / "runs").write_text(f"preempted\n{STOPPED}\n0\n", encoding="utf-8")
-    done = run("tpu_vm.sh", "train", "--model_dir=a b", "--preset=big", env=cloud)
-    assert done.returncode == 0, done.stderr
-    again = ["mount", "install", "train"]
-    assert events(tmp_path) == [*FRESH, "train", "delete", *FRESH, "train", *again]
+    result = run("tpu_vm.sh", "train", "--model_dir=a b", "--preset=big", env=cloud)
+    assert result.returncode == 0, result.stderr
+    resumed = ["mount", "install", "train"]
+    assert events(tmp_path) == [*CREATED, "train", "delete", *CREATED, "train", *resumed]
     training = next(line for line in lines(tmp_path / "log") if line.startswith("train"))
     assert training.startswith("train jax -m launch.train --set train.mixed_bfloat16=true")
     assert training.endswith("--model_dir=a b --preset=big")
 
 
-def test_tpu_ends_with_a_mistake_in_the_input(cloud, tmp_path):
+def test_tpu_stops_for_invalid_input(cloud, tmp_path):
     (tmp_path / "runs").write_text(f"{MISTAKE}\n0\n", encoding="utf-8")
     assert run("tpu_vm.sh", "train", env=cloud).returncode == MISTAKE
-    assert events(tmp_path) == [*FRESH, "train"]
+    assert events(tmp_path) == [*CREATED, "train"]
 
 
-def test_tpu_saves_when_it_is_stopped(cloud, tmp_path):
+def test_tpu_saves_on_sigterm(cloud, tmp_path):
     (tmp_path / "runs").write_text("wait\n", encoding="utf-8")
     script = subprocess.Popen(["bash", CLUSTER / "tpu_vm.sh", "train"], env=cloud, stderr=subprocess.DEVNULL)
     wait_until((tmp_path / "up").exists)
     script.send_signal(signal.SIGTERM)
     assert script.wait(timeout=300) == STOPPED
-    assert events(tmp_path) == [*FRESH, "train"]
+    assert events(tmp_path) == [*CREATED, "train"]
     assert lines(tmp_path / "home" / "worker.status") == [str(STOPPED)]

@@ -1,4 +1,4 @@
-"""What kubeflow.sh applies: the fields that Kubeflow Trainer, JobSet and Kubernetes have, and workers that meet."""
+"""The manifests of kubeflow.sh have the fields of Kubeflow Trainer, JobSet and Kubernetes, and connect the workers."""
 
 import os
 
@@ -13,39 +13,43 @@ pytestmark = pytest.mark.integration
 
 def manifests(*flags: str, **settings: object) -> dict[str, dict]:
     env = {**os.environ, "DRY_RUN": "1", **{name: str(value) for name, value in settings.items()}}
-    done = run("kubeflow.sh", *flags, env=env)
-    assert done.returncode == 0, done.stderr
-    return {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
+    result = run("kubeflow.sh", *flags, env=env)
+    assert result.returncode == 0, result.stderr
+    return {document["kind"]: document for document in yaml.safe_load_all(result.stdout)}
 
 
-def at(document: dict, path: str):
+def get_field(document: dict, path: str):
     for name in path.split(".") if path else ():
         document = document[int(name)] if name.isdecimal() else document[name]
     return document
 
 
-def job(found: dict[str, dict]) -> dict:
-    """The Job that JobSet makes of the runtime, as Trainer completes its container."""
-    (replicated,) = at(found["TrainingRuntime"], "spec.template.spec.replicatedJobs")
-    (container,) = at(replicated, "template.spec.template.spec.containers")
-    trainer = found["TrainJob"]["spec"]["trainer"]
+def job(by_kind: dict[str, dict]) -> dict:
+    """The Job that JobSet creates from the runtime, with the container as Trainer completes it."""
+    (replicated,) = get_field(by_kind["TrainingRuntime"], "spec.template.spec.replicatedJobs")
+    (container,) = get_field(replicated, "template.spec.template.spec.containers")
+    trainer = by_kind["TrainJob"]["spec"]["trainer"]
     container |= {name: trainer[name] for name in ("image", "command", "args", "env")}
     container["resources"] = trainer["resourcesPerNode"]
-    name = f"{found['TrainJob']['metadata']['name']}-{replicated['name']}-0"
+    name = f"{by_kind['TrainJob']['metadata']['name']}-{replicated['name']}-0"
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": replicated["template"]["spec"]}
 
 
-def test_the_training_is_what_trainer_looks_for():
-    found = manifests("--model_dir=/t2t/it's: {a}", NAME="mine", WORKERS=3, GPUS=4)
-    reference = found["TrainJob"]["spec"]["runtimeRef"]
-    assert (reference["kind"], reference["name"]) == ("TrainingRuntime", found["TrainingRuntime"]["metadata"]["name"])
-    (replicated,) = at(found["TrainingRuntime"], "spec.template.spec.replicatedJobs")
+def test_manifests_have_the_fields_of_trainer():
+    by_kind = manifests("--model_dir=/t2t/it's: {a}", NAME="mine", WORKERS=3, GPUS=4)
+    reference = by_kind["TrainJob"]["spec"]["runtimeRef"]
+    assert (reference["kind"], reference["name"]) == ("TrainingRuntime", by_kind["TrainingRuntime"]["metadata"]["name"])
+    (replicated,) = get_field(by_kind["TrainingRuntime"], "spec.template.spec.replicatedJobs")
     assert replicated["name"] == "node" and replicated["replicas"] == 1
     assert replicated["template"]["metadata"]["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    made = job(found)["spec"]
-    assert (made["completionMode"], made["completions"], made["parallelism"]) == ("Indexed", 3, 3)
-    assert at(found["TrainJob"], "spec.trainer.numNodes") == at(found["TrainingRuntime"], "spec.mlPolicy.numNodes") == 3
-    (worker,) = made["template"]["spec"]["containers"]
+    job_spec = job(by_kind)["spec"]
+    assert (job_spec["completionMode"], job_spec["completions"], job_spec["parallelism"]) == ("Indexed", 3, 3)
+    assert (
+        get_field(by_kind["TrainJob"], "spec.trainer.numNodes")
+        == get_field(by_kind["TrainingRuntime"], "spec.mlPolicy.numNodes")
+        == 3
+    )
+    (worker,) = job_spec["template"]["spec"]["containers"]
     assert worker["name"] == "node" and worker["resources"]["limits"]["nvidia.com/gpu"] == "4"
     assert [*worker["command"], *worker["args"]] == [
         "python",
@@ -58,28 +62,34 @@ def test_the_training_is_what_trainer_looks_for():
 
 
 def test_workers_find_each_other():
-    """JobSet calls the pods JOBSET-ROLE-JOB-INDEX, and their Service as the JobSet, which is called as the TrainJob."""
-    found = manifests(NAME="mine", WORKERS=2, PORT=1234)
-    made = job(found)
-    (worker,) = made["spec"]["template"]["spec"]["containers"]
+    """JobSet names pods JOBSET-ROLE-JOB-INDEX, and their Service like the JobSet, which is named like the TrainJob."""
+    by_kind = manifests(NAME="mine", WORKERS=2, PORT=1234)
+    worker_job = job(by_kind)
+    (worker,) = worker_job["spec"]["template"]["spec"]["containers"]
     variables = {item["name"]: item["value"] for item in worker["env"]}
-    hosts = [f"{made['metadata']['name']}-{index}.{found['TrainJob']['metadata']['name']}:1234" for index in range(2)]
+    hosts = [
+        f"{worker_job['metadata']['name']}-{index}.{by_kind['TrainJob']['metadata']['name']}:1234" for index in range(2)
+    ]
     assert find_cluster("kubernetes", {**variables, "JOB_COMPLETION_INDEX": "1"}) == Cluster(tuple(hosts), 1)
     assert worker["ports"][0]["containerPort"] == 1234
-    assert "subdomain" not in at(found["TrainingRuntime"], "spec.template.spec.network")  # so it is the JobSet's name
+    assert "subdomain" not in get_field(
+        by_kind["TrainingRuntime"], "spec.template.spec.network"
+    )  # defaults to the JobSet's name
 
 
-def test_what_was_stopped_starts_again_and_what_is_wrong_does_not():
-    made = job(manifests(SAVING_SECONDS=400))["spec"]
-    by_status = {
+def test_interrupted_workers_restart_and_invalid_input_fails_the_job():
+    job_spec = job(manifests(SAVING_SECONDS=400))["spec"]
+    actions = {
         status: rule["action"]
-        for rule in made["podFailurePolicy"]["rules"]
+        for rule in job_spec["podFailurePolicy"]["rules"]
         for status in rule.get("onExitCodes", {"values": []})["values"]
     }
-    assert by_status == {MISTAKE: "FailJob", STOPPED: "Ignore", LOST: "Ignore"}
-    assert made["podFailurePolicy"]["rules"][0]["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    assert made["podReplacementPolicy"] == "Failed" and made["backoffLimit"] > 0
-    assert made["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}  # the worker that writes the run
-    pod = made["template"]["spec"]
+    assert actions == {MISTAKE: "FailJob", STOPPED: "Ignore", LOST: "Ignore"}
+    assert job_spec["podFailurePolicy"]["rules"][0]["onPodConditions"] == [
+        {"type": "DisruptionTarget", "status": "True"}
+    ]
+    assert job_spec["podReplacementPolicy"] == "Failed" and job_spec["backoffLimit"] > 0
+    assert job_spec["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}  # the worker that writes the run
+    pod = job_spec["template"]["spec"]
     assert pod["restartPolicy"] == "Never" and pod["terminationGracePeriodSeconds"] == 400
-    assert at(manifests()["TrainingRuntime"], "spec.template.spec.failurePolicy.maxRestarts") == 0
+    assert get_field(manifests()["TrainingRuntime"], "spec.template.spec.failurePolicy.maxRestarts") == 0

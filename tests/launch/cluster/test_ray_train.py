@@ -1,4 +1,4 @@
-"""The driver for Ray Train, with a stand-in for Ray that starts its workers here, and one for the training."""
+"""The driver for Ray Train, with a fake Ray that starts its workers locally, and a fake training program."""
 
 import json
 import subprocess
@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from tests.launch.cluster.stand_ins import CLUSTER, environment, executable, lines
+from tests.launch.cluster.stand_ins import CLUSTER, environment, lines, write_executable
 
 pytestmark = pytest.mark.integration
 
-# What the driver uses of ray.train, by the names of Ray's documents; any other argument is refused.
+# The parts of ray.train that the driver uses, with the documented names; other arguments are rejected.
 RAY = """
 import dataclasses, json, os
 
@@ -39,7 +39,7 @@ class TensorflowTrainer:
         self.scaling, self.run = scaling_config, run_config
 
     def fit(self):
-        with open(os.environ["ASKED"], "w") as file:
+        with open(os.environ["RECORD"], "w") as file:
             json.dump([dataclasses.asdict(self.scaling), dataclasses.asdict(self.run)], file)
         addresses = [f"host{index}:1000" for index in range(self.scaling.num_workers)]
         for index in range(self.scaling.num_workers):
@@ -50,8 +50,8 @@ class TensorflowTrainer:
 
 
 @pytest.fixture
-def drive(tmp_path):
-    """A function that runs the driver, whose workers write what they got to `worker_0`, ... and end with a status."""
+def run_driver(tmp_path):
+    """Runs the driver. Its workers write their arguments to `worker_0`, ..., and exit with a status."""
     for name, text in (("train/__init__.py", RAY), ("train/tensorflow.py", TENSORFLOW), ("__init__.py", "")):
         path = tmp_path / "packages" / "ray" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,8 +61,8 @@ def drive(tmp_path):
         worker = f"""index=${{TF_CONFIG##*index\\": }}
             printf "%s\\n" "$TF_CONFIG" "$KERAS_BACKEND" "$PWD" "$@" > {tmp_path}/worker_${{index%%\\}}*}}
             exit {status}"""
-        python = executable(tmp_path / "python", worker)
-        settings = {"PYTHONPATH": tmp_path / "packages", "ASKED": tmp_path / "asked"}
+        python = write_executable(tmp_path / "python", worker)
+        settings = {"PYTHONPATH": tmp_path / "packages", "RECORD": tmp_path / "record.json"}
         command = [sys.executable, str(CLUSTER / "ray_train.py"), f"--python={python}", f"--directory={tmp_path}"]
         env = environment(tmp_path, **settings)
         return subprocess.run([*command, *arguments], env=env, capture_output=True, text=True, timeout=300)
@@ -70,16 +70,16 @@ def drive(tmp_path):
     return run
 
 
-def test_each_worker_trains_with_its_own_tf_config(tmp_path, drive):
-    done = drive("--workers=2", "--gpus=4", "--cpus=8", "--restarts=3", "--", "--data_dir=a b", "--preset=big")
-    assert done.returncode == 0, done.stderr
+def test_each_worker_has_a_separate_tf_config(tmp_path, run_driver):
+    result = run_driver("--workers=2", "--gpus=4", "--cpus=8", "--restarts=3", "--", "--data_dir=a b", "--preset=big")
+    assert result.returncode == 0, result.stderr
     for index in range(2):
         tf_config, backend, folder, *arguments = lines(tmp_path / f"worker_{index}")
         assert json.loads(tf_config)["task"] == {"type": "worker", "index": index}
         assert (backend, folder) == ("tensorflow", str(tmp_path))
         flags = ["--strategy=multiworker", "--cluster=tf_config", "--data_dir=a b", "--preset=big"]
         assert arguments == ["-m", "launch.train", *flags]
-    scaling, run = json.loads((tmp_path / "asked").read_text(encoding="utf-8"))
+    scaling, run = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
     assert scaling == {
         "num_workers": 2,
         "use_gpu": True,
@@ -89,9 +89,9 @@ def test_each_worker_trains_with_its_own_tf_config(tmp_path, drive):
     assert run == {"name": "t2t", "failure_config": {"max_failures": 3}}
 
 
-def test_a_training_is_told_to_stop_when_ray_ends_its_worker(tmp_path):
-    """Ray kills; the training, which is a process of its own, gets SIGTERM."""
-    python = executable(
+def test_training_receives_sigterm_when_ray_kills_its_worker(tmp_path):
+    """Ray kills its worker, whose child process then receives SIGTERM."""
+    python = write_executable(
         tmp_path / "python", "trap 'echo saved; exit 143' TERM; echo up; while true; do sleep 0.05; done"
     )
     config = {"python": str(python), "directory": str(tmp_path), "backend": "tensorflow", "flags": []}
@@ -103,7 +103,7 @@ def test_a_training_is_told_to_stop_when_ray_ends_its_worker(tmp_path):
 
 
 @pytest.mark.parametrize("flag", ["--workers=0", "--gpus=-1", "--cpus=nan", "--restarts=1.5"])
-def test_a_number_that_makes_no_sense_is_refused(flag) -> None:
+def test_invalid_numbers_are_rejected(flag) -> None:
     command = [sys.executable, CLUSTER / "ray_train.py", "--dry_run", flag]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "must be a whole number of at least" in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and "must be a whole number of at least" in result.stderr

@@ -1,4 +1,4 @@
-"""The recipes as scripts: sound, and doing what they say, with stand-ins for the cluster and for the training."""
+"""The recipes as scripts, with fake programs for the cluster and for training."""
 
 import os
 import re
@@ -19,9 +19,9 @@ from tests.launch.cluster.stand_ins import (
     ROOT,
     STOPPED,
     environment,
-    executable,
     lines,
     run,
+    write_executable,
 )
 from tests.waiting import wait_until
 
@@ -37,11 +37,11 @@ def project() -> dict:
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="shellcheck is not installed")
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_scripts_pass_shellcheck(script):
-    done = subprocess.run(["shellcheck", CLUSTER / script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
+    result = subprocess.run(["shellcheck", CLUSTER / script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
 
 
-def test_the_image_has_what_the_installation_reads():
+def test_the_image_contains_the_files_of_the_installation():
     text = (CLUSTER / "Dockerfile").read_text(encoding="utf-8")
     copied = [word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]]
     assert {"setup.py", "pyproject.toml", "README.md", "t2t_keras", "launch"} <= set(copied)
@@ -71,19 +71,19 @@ def test_the_image_does_not_run_as_root():
         *((STOPPED, 0, True), (LOST, 2, True), (AWAY, 0, True), (STOPPED, 3, False)),
     ],
 )
-def test_slurm_queues_again_what_was_stopped_and_nothing_else(tmp_path, status, restarts, is_requeued):
-    executable(tmp_path / "srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
-    executable(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/scontrol.log')
-    python = executable(tmp_path / "python", f'printf "%s\\n" "$@" > {tmp_path}/arguments; exit {status}')
+def test_slurm_requeues_only_interrupted_jobs(tmp_path, status, restarts, is_requeued):
+    write_executable(tmp_path / "srun", 'while [[ $1 == -* ]]; do shift; done; exec "$@"')
+    write_executable(tmp_path / "scontrol", f'echo "$@" >> {tmp_path}/scontrol.log')
+    python = write_executable(tmp_path / "python", f'printf "%s\\n" "$@" > {tmp_path}/arguments; exit {status}')
     settings = {"PYTHON": python, "SLURM_JOB_ID": 17, "SLURM_RESTART_COUNT": restarts, "RESTARTS": 3}
-    done = run("slurm.sh", "--model_dir=a b", env=environment(tmp_path, **settings))
-    assert done.returncode == status
+    result = run("slurm.sh", "--model_dir=a b", env=environment(tmp_path, **settings))
+    assert result.returncode == status
     assert lines(tmp_path / "scontrol.log") == (["requeue 17"] if is_requeued else [])
     flags = ["--strategy=multiworker", "--cluster=slurm", "--model_dir=a b"]
     assert lines(tmp_path / "arguments") == ["-m", "launch.train", *flags]
 
 
-# As srun does it: the command once for each worker, side by side; the highest status of all.
+# Like srun, starts the command once per worker, in parallel, and returns the highest status.
 FAKE_SRUN = """
 while [[ $1 == -* ]]; do shift; done
 for rank in 0 1; do
@@ -99,13 +99,13 @@ exit $highest
 
 
 @pytest.fixture
-def two_workers(tmp_path):
-    """A function that starts a job of two workers, which are as a script says, in the test's folder."""
-    executable(tmp_path / "srun", FAKE_SRUN)
-    executable(tmp_path / "scontrol", 'echo "$@" >> scontrol.log')
+def start_two_workers(tmp_path):
+    """Starts a job of two workers that run a script, in the folder of the test."""
+    write_executable(tmp_path / "srun", FAKE_SRUN)
+    write_executable(tmp_path / "scontrol", 'echo "$@" >> scontrol.log')
 
     def start(worker: str) -> subprocess.Popen:
-        settings = {"PYTHON": executable(tmp_path / "python", worker), "SLURM_JOB_ID": 17}
+        settings = {"PYTHON": write_executable(tmp_path / "python", worker), "SLURM_JOB_ID": 17}
         return subprocess.Popen(
             ["bash", CLUSTER / "slurm.sh"],
             cwd=tmp_path,
@@ -120,16 +120,16 @@ def two_workers(tmp_path):
     ("statuses", "status"),
     [((MISTAKE, LOST), MISTAKE), ((STOPPED, MISTAKE), MISTAKE), ((0, MISTAKE), MISTAKE), ((KILLED, LOST), KILLED)],
 )
-def test_slurm_does_not_queue_again_what_one_worker_is_at_fault_for(tmp_path, two_workers, statuses, status):
+def test_slurm_does_not_requeue_jobs_with_a_failed_worker(tmp_path, start_two_workers, statuses, status):
     first, second = statuses
-    job = two_workers(f"((SLURM_PROCID)) || exit {first}; exit {second}")
+    job = start_two_workers(f"((SLURM_PROCID)) || exit {first}; exit {second}")
     assert job.wait(timeout=300) == status
     assert lines(tmp_path / "scontrol.log") == []
 
 
-def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_workers):
+def test_slurm_workers_save_when_their_step_receives_sigterm(tmp_path, start_two_workers):
     saving = "trap 'sleep 0.2; touch saved_$SLURM_PROCID; exit 143' TERM"
-    job = two_workers(f"{saving}; touch up_$SLURM_PROCID; while true; do sleep 0.05; done")
+    job = start_two_workers(f"{saving}; touch up_$SLURM_PROCID; while true; do sleep 0.05; done")
     wait_until(lambda: all((tmp_path / f"up_{rank}").exists() for rank in range(2)))
     for rank in range(2):
         os.killpg(int(lines(tmp_path / f"group_{rank}")[0]), signal.SIGTERM)
@@ -139,17 +139,14 @@ def test_slurm_workers_save_when_their_whole_step_gets_a_signal(tmp_path, two_wo
 
 
 @pytest.mark.parametrize("script", ["slurm.sh", "ssh.sh", "kubernetes.sh", "kubeflow.sh"])
-def test_recipes_train_on_jax_too(tmp_path, script):
+def test_recipes_train_on_jax(tmp_path, script):
     settings = {"DRY_RUN": 1, "HOSTS": "one two"}
     flags = ["--model_dir=/t2t/run"]
-    done = run(script, *flags, env=environment(tmp_path, **settings, BACKEND="jax"))
-    assert done.returncode == 0 and "--strategy" not in done.stdout
-    assert "launch.train" in done.stdout and "--set" not in done.stdout
-    done = run(script, *flags, env=environment(tmp_path, **settings, BACKEND="torch"))
-    assert (done.returncode, done.stderr) == (1, "error: BACKEND is tensorflow or jax, not torch\n")
-
-
-# ---- SLURM, a table ----
+    result = run(script, *flags, env=environment(tmp_path, **settings, BACKEND="jax"))
+    assert result.returncode == 0 and "--strategy" not in result.stdout
+    assert "launch.train" in result.stdout and "--set" not in result.stdout
+    result = run(script, *flags, env=environment(tmp_path, **settings, BACKEND="torch"))
+    assert (result.returncode, result.stderr) == (1, "error: BACKEND is tensorflow or jax, not torch\n")
 
 
 # ---- Kubernetes ----
@@ -157,21 +154,21 @@ def test_recipes_train_on_jax_too(tmp_path, script):
 
 def manifests(**settings: object) -> dict[str, dict]:
     env = {**os.environ, "DRY_RUN": "1", **{name: str(value) for name, value in settings.items()}}
-    done = run("kubernetes.sh", "--preset=big", "--model_dir=/t2t/it's: {a}", env=env)
-    assert done.returncode == 0, done.stderr
-    return {document["kind"]: document for document in yaml.safe_load_all(done.stdout)}
+    result = run("kubernetes.sh", "--preset=big", "--model_dir=/t2t/it's: {a}", env=env)
+    assert result.returncode == 0, result.stderr
+    return {document["kind"]: document for document in yaml.safe_load_all(result.stdout)}
 
 
-def pod(found: dict[str, dict]) -> dict:
-    return found["Job"]["spec"]["template"]["spec"]
+def pod(by_kind: dict[str, dict]) -> dict:
+    return by_kind["Job"]["spec"]["template"]["spec"]
 
 
-def test_kubernetes_has_one_worker_a_pod():
-    found = manifests(NAME="mine", WORKERS=3, PORT=1234, GPUS=4)
-    assert set(found) == {"PersistentVolumeClaim", "Service", "Job"}
-    job = found["Job"]["spec"]
+def test_kubernetes_runs_one_worker_per_pod():
+    by_kind = manifests(NAME="mine", WORKERS=3, PORT=1234, GPUS=4)
+    assert set(by_kind) == {"PersistentVolumeClaim", "Service", "Job"}
+    job = by_kind["Job"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 3, 3)
-    (worker,) = pod(found)["containers"]
+    (worker,) = pod(by_kind)["containers"]
     assert [worker["command"], *worker["args"][:4]] == [
         ["python"],
         "-m",
@@ -190,31 +187,36 @@ def test_kubernetes_has_one_worker_a_pod():
 
 
 def test_kubernetes_workers_find_each_other():
-    """Pods of an indexed Job are named JOB-INDEX; as a host that is JOB-INDEX.SUBDOMAIN, the subdomain a Service's."""
-    found = manifests(NAME="mine")
-    service, metadata = found["Service"]["spec"], found["Job"]["metadata"]
+    """Kubernetes names the pods of an indexed Job JOB-INDEX, with the host name JOB-INDEX.SUBDOMAIN."""
+    by_kind = manifests(NAME="mine")
+    service, metadata = by_kind["Service"]["spec"], by_kind["Job"]["metadata"]
     assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"] is True
     assert service["selector"] == {"batch.kubernetes.io/job-name": metadata["name"]}
-    (worker,) = pod(found)["containers"]
-    names = {found["Service"]["metadata"]["name"], metadata["name"], pod(found)["subdomain"], worker["env"][0]["value"]}
+    (worker,) = pod(by_kind)["containers"]
+    names = {
+        by_kind["Service"]["metadata"]["name"],
+        metadata["name"],
+        pod(by_kind)["subdomain"],
+        worker["env"][0]["value"],
+    }
     assert names == {"mine"}
     assert service["ports"][0]["port"] == worker["ports"][0]["containerPort"] == int(worker["env"][2]["value"])
 
 
-def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
-    found = manifests(SAVING_SECONDS=400)
-    job = found["Job"]["spec"]
-    assert pod(found)["restartPolicy"] == "Never"  # as podFailurePolicy demands
-    assert pod(found)["terminationGracePeriodSeconds"] == 400
+def test_kubernetes_restarts_interrupted_workers_only():
+    by_kind = manifests(SAVING_SECONDS=400)
+    job = by_kind["Job"]["spec"]
+    assert pod(by_kind)["restartPolicy"] == "Never"  # required by podFailurePolicy
+    assert pod(by_kind)["terminationGracePeriodSeconds"] == 400
     assert manifests()["Job"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 120
-    assert pod(found)["shareProcessNamespace"] is True  # nothing is process 1, which SIGTERM may not end
+    assert pod(by_kind)["shareProcessNamespace"] is True  # otherwise, the program is process 1 and may ignore SIGTERM
     assert job["podReplacementPolicy"] == "Failed"
     assert job["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}  # the worker that writes the run
     rules = job["podFailurePolicy"]["rules"]
-    (worker,) = pod(found)["containers"]
+    (worker,) = pod(by_kind)["containers"]
 
     def action(status: int, conditions: tuple[str, ...] = ()) -> str:
-        """What Kubernetes does by the first rule that fits."""
+        """The action of the first rule that matches."""
         for rule in rules:
             codes = rule.get("onExitCodes", {"containerName": worker["name"], "operator": "In", "values": []})
             assert codes["containerName"] == worker["name"] and codes["operator"] == "In"
@@ -229,10 +231,10 @@ def test_kubernetes_starts_again_what_was_stopped_and_not_what_is_wrong():
 
 
 def documented_pods() -> list[dict]:
-    """Those that the pages of this folder create by hand."""
+    """The pods that the README files of this folder create."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(CLUSTER.rglob("README.md"))]
-    found = [block for text in texts for block in re.findall(r"<<'YAML'\n(.*?\n)YAML\n", text, re.DOTALL)]
-    return [yaml.safe_load(block) for block in found]
+    blocks = [block for text in texts for block in re.findall(r"<<'YAML'\n(.*?\n)YAML\n", text, re.DOTALL)]
+    return [yaml.safe_load(block) for block in blocks]
 
 
 def test_documented_pods_mount_the_claims_of_the_manifests():
@@ -248,7 +250,7 @@ def test_documented_pods_mount_the_claims_of_the_manifests():
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.37"])
-def test_kubernetes_manifests_fit_the_schema(version):
+def test_kubernetes_manifests_match_the_schema(version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
     for each in documented_pods():
         validator.validate(each, version, strict=True)

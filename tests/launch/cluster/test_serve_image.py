@@ -1,4 +1,4 @@
-"""The image and the manifests of launch.serve: sound by themselves, and as the program has it."""
+"""The image and the manifests of launch.serve are valid, and agree with the program."""
 
 import json
 import os
@@ -16,20 +16,20 @@ NAME = "translation"
 
 
 def instructions() -> list[list[str]]:
-    """The instructions of the Dockerfile, each on a line."""
+    """The instructions of the Dockerfile and their arguments."""
     text = (SERVING / "serve.Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
     return [line.split(maxsplit=1) for line in lines]
 
 
 def instruction(name: str) -> str:
-    (only,) = [value for found, value in instructions() if found == name]
-    return only
+    (arguments,) = [arguments for keyword, arguments in instructions() if keyword == name]
+    return arguments
 
 
 def documents(file: str) -> dict[str, dict]:
-    found = yaml.safe_load_all((SERVING / file).read_text(encoding="utf-8"))
-    return {document["kind"]: document for document in found}
+    documents = yaml.safe_load_all((SERVING / file).read_text(encoding="utf-8"))
+    return {document["kind"]: document for document in documents}
 
 
 def pod() -> dict:
@@ -37,16 +37,16 @@ def pod() -> dict:
 
 
 def container() -> dict:
-    (only,) = pod()["containers"]
-    return only
+    (spec,) = pod()["containers"]
+    return spec
 
 
 def arguments() -> list[str]:
-    """Of the program in a pod: the image's, then the manifest's."""
+    """The arguments of the program in a pod: those of the image, then those of the manifest."""
     return [*json.loads(instruction("ENTRYPOINT"))[1:], *container()["args"]]
 
 
-def test_the_image_has_what_the_installation_reads_and_runs_the_installed_program():
+def test_the_image_installs_and_runs_the_program():
     copied = [word for name, value in instructions() if name == "COPY" for word in value.split()[:-1]]
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "t2t_keras", "launch"} == set(copied)
     assert all((ROOT / name).exists() for name in copied)
@@ -57,16 +57,16 @@ def test_the_image_has_what_the_installation_reads_and_runs_the_installed_progra
     assert project["scripts"][command] == "t2t_keras.launch.serve:run"
 
 
-def test_the_program_has_the_flags():
+def test_flags_are_valid():
     commands = json.dumps([["serve", arguments()], ["serve", ["--no_such_flag=1"]]])
     parser = [str(pathlib.Path(__file__).parent / "parse_commands.py")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = programs.run(parser, input=commands, capture_output=True, text=True, env=environment, check=True)
-    fits, wrong = json.loads(done.stdout.splitlines()[-1])
-    assert fits is None and "no_such_flag" in wrong
+    result = programs.run(parser, input=commands, capture_output=True, text=True, env=environment, check=True)
+    valid, unknown = json.loads(result.stdout.splitlines()[-1])
+    assert valid is None and "no_such_flag" in unknown
 
 
-def test_model_ports_names_and_times_fit_together():
+def test_model_ports_names_and_times_are_consistent():
     flags = dict(argument.removeprefix("--").split("=", 1) for argument in arguments())
     mounts = {mount["name"]: mount for mount in container()["volumeMounts"]}
     assert flags["export_dir"] == mounts["model"]["mountPath"] == f"/models/{NAME}"
@@ -80,14 +80,14 @@ def test_model_ports_names_and_times_fit_together():
     stop = int(container()["lifecycle"]["preStop"]["exec"]["command"][1]) + int(flags["grace_seconds"])
     assert pod()["terminationGracePeriodSeconds"] > stop
     assert container()["readinessProbe"]["httpGet"] == {"path": f"/v1/models/{NAME}", "port": "rest"}
-    # A server that waits for its first version is not to be ended.
+    # The server is alive while it waits for its first version.
     assert container()["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "rest"}
     assert "startupProbe" not in container()
 
 
 @pytest.mark.parametrize("version", ["1.29", "1.31"])
 @pytest.mark.parametrize("file", ["serve.yaml", "kubernetes.yaml"])
-def test_the_manifests_fit_the_schema(file, version):
+def test_manifests_match_the_schema(file, version):
     validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate (119 MB) is not installed")
     for document in documents(file).values():
         validator.validate(document, version, strict=True)

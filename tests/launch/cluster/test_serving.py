@@ -1,4 +1,4 @@
-"""The files for stock TensorFlow Serving: each is read as its reader reads it; the clients ask a real server."""
+"""The files for TensorFlow Serving, and the clients, which call a real server."""
 
 import dataclasses
 import json
@@ -24,18 +24,18 @@ SERVING = ROOT / "launch" / "cluster" / "serving"
 NAME = "translation"
 STATUS = f"/v1/models/{NAME}"
 
-# Flags of tensorflow_model_server (tensorflow_serving/model_servers/main.cc) that the manifests rely on, and what for.
+# Flags of tensorflow_model_server (tensorflow_serving/model_servers/main.cc) in the manifests, and their purposes.
 FLAGS = {
     "port": "gRPC",
-    "rest_api_port": "REST; there is none unless it is given",
-    "rest_api_timeout_in_ms": "a batch of long sentences may take longer than the default of 30 seconds",
-    "model_config_file": "names the model and where its versions are",
-    "enable_batching": "without it every request runs alone",
-    "batching_parameters_file": "the defaults are for models that answer in a millisecond",
-    "monitoring_config_file": "metrics are off unless it is given",
-    "file_system_poll_wait_seconds": "how soon a new version is seen",
-    "tensorflow_intra_op_parallelism": "one thread an operation, ...",
-    "tensorflow_inter_op_parallelism": "... as many at once as there are cores",
+    "rest_api_port": "REST, which is disabled by default",
+    "rest_api_timeout_in_ms": "a batch of long sentences may exceed the default of 30 seconds",
+    "model_config_file": "the name of the model and the folder of its versions",
+    "enable_batching": "without it, every request runs separately",
+    "batching_parameters_file": "the defaults suit models that respond in a millisecond",
+    "monitoring_config_file": "metrics are disabled by default",
+    "file_system_poll_wait_seconds": "the delay until a new version is loaded",
+    "tensorflow_intra_op_parallelism": "one thread per operation",
+    "tensorflow_inter_op_parallelism": "as many parallel operations as cores",
 }
 FILES = ("models.config", "batching_parameters.txt", "monitoring.config")
 
@@ -56,26 +56,26 @@ def pod() -> dict:
 
 
 def container() -> dict:
-    (only,) = pod()["containers"]
-    return only
+    (spec,) = pod()["containers"]
+    return spec
 
 
 def flags(words: list[str]) -> dict[str, str]:
     return dict(re.findall(r"^--(\w+)=(.+)\Z", word)[0] for word in words)
 
 
-def both() -> list[dict[str, str]]:
+def both_flags() -> list[dict[str, str]]:
     return [flags(compose_service()["command"]), flags(container()["args"])]
 
 
-def test_the_server_gets_flags_that_it_has_and_the_same_in_both_manifests():
-    for found in both():
-        assert set(found) == set(FLAGS)
-        assert found["enable_batching"] == "true"
-    assert both()[0] == both()[1]
+def test_both_manifests_pass_the_same_known_flags():
+    for flags_found in both_flags():
+        assert set(flags_found) == set(FLAGS)
+        assert flags_found["enable_batching"] == "true"
+    assert both_flags()[0] == both_flags()[1]
 
 
-def test_the_server_finds_its_configuration_and_its_model():
+def test_configuration_and_model_are_mounted():
     volumes = [volume.rsplit(":", 2) for volume in compose_service()["volumes"]]
     mounted = {target: source for source, target, mode in volumes if mode == "ro"}
     for name in FILES:
@@ -91,19 +91,19 @@ def test_the_server_finds_its_configuration_and_its_model():
     claim = kubernetes()["PersistentVolumeClaim"]["metadata"]["name"]
     assert sources["model"]["persistentVolumeClaim"]["claimName"] == claim
     assert mounts["model"]["mountPath"] == f"/models/{NAME}" and mounts["model"]["readOnly"]
-    for found in both():
+    for flags_found in both_flags():
         for flag, name in zip(
             ("model_config_file", "batching_parameters_file", "monitoring_config_file"), FILES, strict=True
         ):
-            assert found[flag] == f"/config/{name}"
+            assert flags_found[flag] == f"/config/{name}"
 
 
-def test_readiness_liveness_and_the_health_check_ask_for_the_status_of_the_model():
+def test_probes_request_the_status_of_the_model():
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container()[probe]["httpGet"] == {"path": STATUS, "port": "rest"}
     check = compose_service()["healthcheck"]["test"]
     assert check[:3] == ["CMD", "bash", "-c"]
-    assert f"GET {STATUS} HTTP/1.1" in check[3] and f"/{both()[0]['rest_api_port']} " in check[3]
+    assert f"GET {STATUS} HTTP/1.1" in check[3] and f"/{both_flags()[0]['rest_api_port']} " in check[3]
     subprocess.run(["bash", "-n", "-c", check[3]], check=True)
 
 
@@ -116,7 +116,7 @@ def server(tmp_path_factory):
     server.stop()
 
 
-# With what JSON and shells treat in their own ways, and a blank line.
+# With characters that JSON and shells escape, and a blank line.
 SENTENCES = ["one two", 'a "quoted" word', "a \\ and a $HOME and 100 %s", "", "ein Käse für Øystein 😀", "tab\there"]
 
 
@@ -132,13 +132,13 @@ def grpc_client(server: Server, *arguments: str, stdin: str = "") -> subprocess.
 
 
 def predictions(output: str) -> list[str]:
-    """Of one JSON answer after another."""
-    decoder, found, output = json.JSONDecoder(), [], output.strip()
+    """The translations in a sequence of JSON responses."""
+    decoder, translations, output = json.JSONDecoder(), [], output.strip()
     while output:
         answer, end = decoder.raw_decode(output)
-        found += [prediction["translation"] for prediction in answer["predictions"]]
+        translations += [prediction["translation"] for prediction in answer["predictions"]]
         output = output[end:].lstrip()
-    return found
+    return translations
 
 
 needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
@@ -148,42 +148,42 @@ needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_the_shell_client_translates_arguments_and_lines(server):
     expected = [sentence.upper() for sentence in SENTENCES]
     assert predictions(shell_client(server, *SENTENCES).stdout) == expected
-    done = shell_client(server, stdin="\n".join(SENTENCES) + "\n", BATCH="4")
-    assert predictions(done.stdout) == expected
-    assert done.stdout.count('"predictions"') == 2
+    result = shell_client(server, stdin="\n".join(SENTENCES) + "\n", BATCH="4")
+    assert predictions(result.stdout) == expected
+    assert result.stdout.count('"predictions"') == 2
 
 
 @needs_curl
-def test_the_shell_client_says_what_failed(server):
-    refused = shell_client(server, "bad")
-    assert refused.returncode != 0 and "no such word" in json.loads(refused.stdout)["error"]
+def test_errors_of_the_shell_client(server):
+    failed = shell_client(server, "bad")
+    assert failed.returncode != 0 and "no such word" in json.loads(failed.stdout)["error"]
     assert shell_client(server, "one", MODEL="other").returncode != 0
-    away = shell_client(server, "one", SERVER="127.0.0.1:1")
-    assert away.returncode != 0 and "127.0.0.1" in away.stderr
+    unreachable = shell_client(server, "one", SERVER="127.0.0.1:1")
+    assert unreachable.returncode != 0 and "127.0.0.1" in unreachable.stderr
 
 
 def test_the_grpc_client_translates_lines(server):
-    done = grpc_client(server, "--score", "--batch=4", stdin="".join(f"{sentence}\n" for sentence in SENTENCES))
-    assert done.returncode == 0 and "error:" not in done.stderr
-    rows = [line.rpartition("\t") for line in done.stdout.splitlines()]
+    result = grpc_client(server, "--score", "--batch=4", stdin="".join(f"{sentence}\n" for sentence in SENTENCES))
+    assert result.returncode == 0 and "error:" not in result.stderr
+    rows = [line.rpartition("\t") for line in result.stdout.splitlines()]
     assert [row[0] for row in rows] == [sentence.upper() for sentence in SENTENCES]
     assert [float(row[2]) for row in rows] == [round(-0.1 * len(sentence.encode()), 4) for sentence in SENTENCES]
 
 
 @needs_curl
-def test_both_clients_have_keys_and_trust_certificates(server, tmp_path):
-    certificate, own_key = make_certificate(tmp_path)
+def test_clients_support_keys_and_tls(server, tmp_path):
+    certificate, private_key = make_certificate(tmp_path)
     (tmp_path / "keys").write_text("first-key\nsecond-key\n")
-    settings = {"tls_certificate": certificate, "tls_key": own_key, "api_key_file": str(tmp_path / "keys")}
+    settings = {"tls_certificate": certificate, "tls_key": private_key, "api_key_file": str(tmp_path / "keys")}
     secured = Server(dataclasses.replace(server.core.options, **settings))
     secured.start()
     try:
         keys = str(tmp_path / "keys")
         assert predictions(shell_client(secured, "one", CA=certificate, KEY_FILE=keys).stdout) == ["ONE"]
-        assert "a key is needed" in shell_client(secured, "one", CA=certificate).stdout
+        assert "a key is required" in shell_client(secured, "one", CA=certificate).stdout
         assert shell_client(secured, "one", KEY_FILE=keys).returncode != 0
-        done = grpc_client(secured, f"--ca={certificate}", f"--key_file={keys}", stdin="one\n")
-        assert (done.returncode, done.stdout) == (0, "ONE\n")
-        assert ": UNAUTHENTICATED: a key is needed" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
+        result = grpc_client(secured, f"--ca={certificate}", f"--key_file={keys}", stdin="one\n")
+        assert (result.returncode, result.stdout) == (0, "ONE\n")
+        assert "UNAUTHENTICATED: a key is required" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
     finally:
         secured.stop()

@@ -1,4 +1,4 @@
-"""A field of a request is one object: what the server says of it and refuses follows from it."""
+"""The server derives documentation and checks from the object that defines a request field."""
 
 import json
 from typing import ClassVar
@@ -15,7 +15,7 @@ from tests.serving.rest_calls import MODEL, metric, predict
 
 
 class Repeated:
-    """Translates each text and repeats it: all that a new field takes."""
+    """A minimal field, which translates each text and repeats the translation."""
 
     name = noun = "repeat"
     requests, missing = "repeated translations", "cannot repeat"
@@ -38,7 +38,7 @@ class Repeated:
 
 
 class Silent(Repeated):
-    """For a signature that the model lacks."""
+    """A field for a signature that the model lacks."""
 
     name, signatures = "silence", frozenset({"silent"})
 
@@ -57,7 +57,7 @@ def client(versions_1_and_2, tmp_path_factory):
     assert server.stop()
 
 
-def test_a_new_field(client):
+def test_custom_field(client):
     body = {"repeat": 2, "inputs": ["ab", "c"]}
     assert predict(client, body).json() == {"outputs": ["ABAB", "CC"]}
     assert predict(client, {"repeat": 3, "instances": ["c"]}).json() == {"predictions": ["CCC"]}
@@ -93,13 +93,13 @@ def test_a_new_field(client):
         ({"silence": 2}, 501, "version 1 cannot repeat"),
     ],
 )
-def test_what_is_refused(client, content, status, words):
-    answer = predict(client, {"inputs": ["a"], **content})
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert words in answer.json()["error"]
+def test_rejected_requests(client, content, status, words):
+    response = predict(client, {"inputs": ["a"], **content})
+    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert words in response.json()["error"]
 
 
-def test_it_is_not_streamed(client):
-    answer = client.post(f"{MODEL}:stream", json={"repeat": 2, "inputs": ["a"]})
-    assert answer.status_code == 400
-    assert "repeated translations cannot be streamed; use predict" in answer.json()["error"]
+def test_field_that_does_not_stream(client):
+    response = client.post(f"{MODEL}:stream", json={"repeat": 2, "inputs": ["a"]})
+    assert response.status_code == 400
+    assert "repeated translations cannot be streamed; use predict" in response.json()["error"]

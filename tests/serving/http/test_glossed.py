@@ -1,4 +1,4 @@
-"""Glossaries over REST: texts are asked for as token ids, and again where a term is missing, whatever reads them."""
+"""Glossaries over REST: the server translates token ids, and repeats the call if a required term is missing."""
 
 import concurrent.futures
 import json
@@ -16,12 +16,12 @@ from t2t_keras.serving.options import Limits, ServingOptions
 from t2t_keras.serving.server import Server
 from tests.serving.rest_calls import metric
 
-WHERE = "/v1/models/adding:predict"
+PREDICT = "/v1/models/adding:predict"
 IDS = [tf.TensorSpec([None, None], tf.int32, "source_ids"), tf.TensorSpec([None], tf.int32, "source_length")]
 
 
 class Adding(tf.Module):
-    """A number of one digit becomes the next one, or with constraints the number that the first one names."""
+    """Increments one-digit numbers; constraints replace the result by their first token."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def translate(self, text):
@@ -41,13 +41,13 @@ class Adding(tf.Module):
         return {"translation_ids": ids, "translation_length": length, "score": score}
 
 
-class Numbers:
-    """Texts of one digit each; an entry says what a digit is to become."""
+class NumberReader:
+    """Reads texts of one digit each; a glossary entry maps a digit to its replacement."""
 
     def __init__(self, texts, pairs, most_rows):
         if "x" in texts:
             raise InputError("x" * 5000)
-        self._wanted = dict(pairs)
+        self._replacements = dict(pairs)
         self._texts = texts
         self.first = [("tokens", self._inputs(text)) for text in texts]
 
@@ -56,37 +56,37 @@ class Numbers:
 
     def again(self, outputs):
         self._plain = outputs
-        self._asked = [row for row, text in enumerate(self._texts) if text in self._wanted]
-        wanted = [self._wanted[self._texts[row]] for row in self._asked]
+        self._rows = [row for row, text in enumerate(self._texts) if text in self._replacements]
+        digits = [self._replacements[self._texts[row]] for row in self._rows]
         return [
             ("constrained", self._inputs(self._texts[row], constraints=np.array([[[[int(digit)]]]], np.int32)))
-            for row, digit in zip(self._asked, wanted, strict=True)
+            for row, digit in zip(self._rows, digits, strict=True)
         ]
 
     def answer(self, outputs):
-        found = {**dict(enumerate(self._plain)), **dict(zip(self._asked, outputs, strict=True))}
-        rows = [str(found[row]["translation_ids"][0, 0]).encode() for row in range(len(self._texts))]
-        return {"translation": np.array(rows, object), "score": np.array([found[row]["score"][0] for row in found])}
+        results = {**dict(enumerate(self._plain)), **dict(zip(self._rows, outputs, strict=True))}
+        rows = [str(results[row]["translation_ids"][0, 0]).encode() for row in range(len(self._texts))]
+        return {"translation": np.array(rows, object), "score": np.array([results[row]["score"][0] for row in results])}
 
 
-def saved(folder, *without):
+def save_model(folder, *without):
     model = Adding()
     functions = {"serving_default": model.translate, "tokens": model.tokens, "constrained": model.constrained}
-    kept = {name: function for name, function in functions.items() if name not in without}
-    tf.saved_model.save(model, str(folder / "1"), signatures=kept)
+    selected = {name: function for name, function in functions.items() if name not in without}
+    tf.saved_model.save(model, str(folder / "1"), signatures=selected)
     return folder
 
 
 @pytest.fixture(scope="module")
 def versions():
-    """The directories for which a reader was made."""
+    """The versions for which the server created a reader."""
     return []
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory, versions):
     options = ServingOptions(
-        str(saved(tmp_path_factory.mktemp("adding"))),
+        str(save_model(tmp_path_factory.mktemp("adding"))),
         name="adding",
         rest_port=0,
         grpc_port=0,
@@ -96,7 +96,7 @@ def client(tmp_path_factory, versions):
 
     def reader(version: pathlib.Path):
         versions.append(version.name)
-        return Numbers
+        return NumberReader
 
     server = Server(options, fields=[MarkupField(None), GlossaryField(reader)])
     server.start()
@@ -105,16 +105,16 @@ def client(tmp_path_factory, versions):
     assert server.stop()
 
 
-def test_texts_are_asked_for_again_where_they_need_it(client, versions):
+def test_texts_without_a_required_term_are_translated_again(client, versions):
     content = {"glossary": [["3", "7"], ["5", "5"]], "inputs": {"text": ["1", "3", "5"]}}
     expected = {"translation": ["2", "7", "5"], "score": [2.0, 7.0, 5.0]}
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: client.post(WHERE, json=content), range(16)))
-    assert all(answer.json() == {"outputs": expected} for answer in answers)
-    answer = client.post(WHERE, json={"glossary": [], "instances": ["1", "3"]})
-    assert answer.json()["predictions"] == [{"translation": "2", "score": 2.0}, {"translation": "4", "score": 4.0}]
+        responses = list(pool.map(lambda _: client.post(PREDICT, json=content), range(16)))
+    assert all(response.json() == {"outputs": expected} for response in responses)
+    response = client.post(PREDICT, json={"glossary": [], "instances": ["1", "3"]})
+    assert response.json()["predictions"] == [{"translation": "2", "score": 2.0}, {"translation": "4", "score": 4.0}]
     escaped = json.dumps(content).replace("glossary", "gloss\\u0061ry")
-    assert client.post(WHERE, content=escaped.encode()).json() == {"outputs": expected}
+    assert client.post(PREDICT, content=escaped.encode()).json() == {"outputs": expected}
     assert versions == ["1"]
     assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="glossary"}')
 
@@ -131,19 +131,19 @@ def test_texts_are_asked_for_again_where_they_need_it(client, versions):
         ({"glossary": [["\ud800", "\ud800" * 66]], "inputs": ["1" * 134]}, "of 201 bytes"),
         ({"glossary": [], "inputs": []}, "the request is empty"),
         ({"glossary": [], "inputs": ["1"] * 21}, "21 sentences in a request"),
-        ({"glossary": [], "inputs": [["1"]]}, "deeper than its 1 dimensions"),
+        ({"glossary": [], "inputs": [["1"]]}, "nested too deep: the limit is 1"),
         ({"glossary": [["1", "9"]]}, "no such number"),
         ({"glossary": [], "inputs": ["x"]}, "x" * 500),
         ({"glossary": [], "markup": "html"}, "a glossary cannot be combined with markup"),
         ({"glossary": [], "signature_name": "tokens"}, "only 'serving_default' supports glossaries"),
     ],
 )
-def test_what_is_wrong_is_said(client, content, words):
-    answer = client.post(WHERE, content=json.dumps({"inputs": ["1"], **content}).encode())
-    assert (answer.status_code, list(answer.json())) == (400, ["error"])
-    assert words in answer.json()["error"] and len(answer.json()["error"]) <= 603
+def test_error_messages(client, content, words):
+    response = client.post(PREDICT, content=json.dumps({"inputs": ["1"], **content}).encode())
+    assert (response.status_code, list(response.json())) == (400, ["error"])
+    assert words in response.json()["error"] and len(response.json()["error"]) <= 603
 
 
-def test_they_do_not_grow(client):
-    answer = client.post("/v1/models/adding:stream", json={"glossary": [], "inputs": ["1"]})
-    assert answer.status_code == 400 and "glossary cannot be streamed" in answer.json()["error"]
+def test_glossaries_cannot_be_streamed(client):
+    response = client.post("/v1/models/adding:stream", json={"glossary": [], "inputs": ["1"]})
+    assert response.status_code == 400 and "glossary cannot be streamed" in response.json()["error"]

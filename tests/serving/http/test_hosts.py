@@ -1,4 +1,4 @@
-"""Whom the REST interface answers: DNS rebinding and pages of other sites."""
+"""The hosts and origins that the REST interface accepts, against DNS rebinding and cross-site requests."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def status(allowed, **headers):
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def receive():
-        raise AssertionError("it has no body")
+        raise AssertionError("the request has no body")
 
     async def send(message):
         sent.append(message)
@@ -32,11 +32,11 @@ def status(allowed, **headers):
     "host",
     ["localhost", "LOCALHOST:8501", "127.0.0.1:8501", "10.1.2.3", "[::1]:8501", "[fe80::1]", "gpu1:8501", "GPU1"],
 )
-def test_names_of_its_own_are_answered(host):
+def test_addresses_of_the_server_are_accepted(host):
     assert status([], host=host) == 200
 
 
-def test_names_that_are_allowed_are_answered():
+def test_allowed_hosts_are_accepted():
     assert status(["translate.example"], host="translate.example:80") == 200
 
 
@@ -44,17 +44,17 @@ def test_names_that_are_allowed_are_answered():
     "host",
     ["rebound.example", "rebound.example:8501", "gpu1.example", "localhost.example", "127.0.0.1.example", "[::1", "@:"],
 )
-def test_other_names_are_not(host):
+def test_other_hosts_are_rejected(host):
     assert status([], host=host) == 403
     assert status(["*"], host=host) == 200
 
 
 @pytest.mark.parametrize(
-    ("origin", "host", "wanted"),
+    ("origin", "host", "expected"),
     [
         ("http://127.0.0.1:8501", "127.0.0.1:8501", 200),
-        ("https://translate.example", "translate.example", 200),  # behind a gateway that keeps the host
-        ("https://translate.example", "127.0.0.1:8501", 200),  # behind one that does not
+        ("https://translate.example", "translate.example", 200),  # behind a gateway that preserves the host
+        ("https://translate.example", "127.0.0.1:8501", 200),  # behind a gateway that replaces the host
         ("http://127.0.0.1:3000", "127.0.0.1:8501", 403),
         ("http://gpu1:3000", "gpu1:8501", 403),
         ("https://other.example", "127.0.0.1:8501", 403),
@@ -62,12 +62,12 @@ def test_other_names_are_not(host):
         ("null", "127.0.0.1:8501", 403),
     ],
 )
-def test_pages_of_other_sites_may_not_use_it(origin, host, wanted):
-    assert status(["translate.example"], host=host, origin=origin) == wanted
+def test_other_origins_are_rejected(origin, host, expected):
+    assert status(["translate.example"], host=host, origin=origin) == expected
 
 
 @pytest.mark.parametrize("host", ["", "host:80", "http://host"])
-def test_allowed_hosts_are_names(tmp_path, host):
+def test_allowed_hosts_are_checked(tmp_path, host):
     with pytest.raises(InputError, match="allowed_hosts"):
         ServingOptions(str(tmp_path), allowed_hosts=[host])
     assert ServingOptions(str(tmp_path), allowed_hosts=["*", "translate.example"])

@@ -1,4 +1,4 @@
-"""JSON and arrays: whatever is sent gives arrays or an error, and arrays come back as they were."""
+"""JSON and arrays: every body gives arrays or an error, and arrays survive a round trip."""
 
 import json
 
@@ -37,7 +37,7 @@ VALUES = st.recursive(
 )
 
 
-def written(outputs, by_row):
+def write(outputs, by_row):
     return b"".join(write_outputs(outputs, by_row))
 
 
@@ -47,15 +47,15 @@ def signature(*names):
 
 @settings(max_examples=300, deadline=None)
 @given(st.sets(st.sampled_from(sorted(SPECS)), min_size=1), st.sampled_from(["instances", "inputs"]), VALUES)
-def test_any_json_gives_checked_arrays_or_an_error(names, form, value):
-    wanted = signature(*names)
+def test_any_json_gives_valid_arrays_or_an_error(names, form, value):
+    tested_signature = signature(*names)
     try:
-        arrays = read_inputs(parse_body(json.dumps({form: value}).encode()), wanted)
-        wanted.check(arrays, Limits())
+        arrays = read_inputs(parse_body(json.dumps({form: value}).encode()), tested_signature)
+        tested_signature.check(arrays, Limits())
     except ServingError as error:
         assert error.code is Code.INVALID_ARGUMENT and error.message
         return
-    for name, spec in wanted.inputs.items():
+    for name, spec in tested_signature.inputs.items():
         assert tf.constant(arrays[name], spec.dtype).shape.is_compatible_with(spec.shape)
 
 
@@ -76,56 +76,60 @@ def test_any_bytes_give_an_object_or_an_error(body):
         lambda dtype: st_numpy.arrays(dtype, st_numpy.array_shapes(min_dims=2, max_dims=2, min_side=0, max_side=4))
     )
 )
-def test_arrays_come_back_as_they_were(array):
-    answer = json.loads(written({"found": array}, by_row=False))["outputs"]
-    again = np.array(answer, array.dtype).reshape(array.shape)
-    assert np.array_equal(again, array, equal_nan=array.dtype.kind == "f")
+def test_arrays_survive_a_round_trip(array):
+    response = json.loads(write({"value": array}, by_row=False))["outputs"]
+    array_read = np.array(response, array.dtype).reshape(array.shape)
+    assert np.array_equal(array_read, array, equal_nan=array.dtype.kind == "f")
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=8) | st.text(max_size=8).map(str.encode)))
-def test_strings_come_back_as_they_were(texts):
+def test_strings_survive_a_round_trip(texts):
     array = np.empty(len(texts), object)
     array[:] = texts
-    for name in ("found", "found_bytes"):
-        body = written({name: array}, by_row=False).replace(b'"outputs"', b'"inputs"')
+    for name in ("value", "value_bytes"):
+        body = write({name: array}, by_row=False).replace(b'"outputs"', b'"inputs"')
         assert read_inputs(parse_body(body), signature("text"))["text"].tolist() == texts
 
 
-def test_floats_have_no_more_digits_than_they_need():
+def test_floats_are_written_with_the_fewest_digits():
     array = np.array([0.1, 1 / 3, np.inf, -np.finfo(np.float32).max], np.float32)
-    assert written({"score": array}, by_row=True) == b'{"predictions":[0.1,0.33333334,Infinity,-3.4028235e+38]}'
+    assert write({"score": array}, by_row=True) == b'{"predictions":[0.1,0.33333334,Infinity,-3.4028235e+38]}'
 
 
 @pytest.mark.parametrize("array", [np.int32(7), np.zeros([], np.float32), np.array(b"a", object)])
-def test_a_single_number_has_no_row(array):
-    assert json.loads(written({"found": np.asarray(array)}, by_row=False))["outputs"] in (7, 0, "a")
+def test_scalars_have_no_rows(array):
+    assert json.loads(write({"value": np.asarray(array)}, by_row=False))["outputs"] in (7, 0, "a")
     with pytest.raises(ServingError, match="no common rows"):
-        written({"found": np.asarray(array)}, by_row=True)
+        write({"value": np.asarray(array)}, by_row=True)
 
 
 @pytest.mark.parametrize("by_row", [False, True])
 @pytest.mark.parametrize("shape", [(10_000,), (3, 5_000), (5_000, 3), (2, 70, 70), (1, 2, 4_097), (0, 9_000)])
-def test_large_arrays_are_written_in_pieces_and_are_whole(shape, by_row):
+def test_large_arrays_are_written_in_pieces(shape, by_row):
     numbers = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     strings = np.array([str(number).encode() for number in range(numbers.size)], object).reshape(shape)
     outputs = {"number": numbers, "string": strings, "one": np.arange(shape[0])}
-    answer = json.loads(written(outputs, by_row))
+    response = json.loads(write(outputs, by_row))
     if by_row:
-        rows = answer["predictions"]
+        rows = response["predictions"]
         assert len(rows) == shape[0]
-        found = {name: [row[name] for row in rows] for name in outputs}
+        outputs_read = {name: [row[name] for row in rows] for name in outputs}
     else:
-        found = answer["outputs"]
-    assert np.array_equal(np.array(found["number"], np.float32).reshape(shape), numbers)
-    assert found["string"] == np.vectorize(bytes.decode, otypes=[object])(strings).tolist() if strings.size else True
-    assert found["one"] == list(range(shape[0]))
-    alone = json.loads(written({"number": numbers}, by_row))["predictions" if by_row else "outputs"]
-    assert np.array_equal(np.array(alone, np.float32).reshape(shape), numbers)
+        outputs_read = response["outputs"]
+    assert np.array_equal(np.array(outputs_read["number"], np.float32).reshape(shape), numbers)
+    assert (
+        outputs_read["string"] == np.vectorize(bytes.decode, otypes=[object])(strings).tolist()
+        if strings.size
+        else True
+    )
+    assert outputs_read["one"] == list(range(shape[0]))
+    numbers_read = json.loads(write({"number": numbers}, by_row))["predictions" if by_row else "outputs"]
+    assert np.array_equal(np.array(numbers_read, np.float32).reshape(shape), numbers)
 
 
-def test_a_value_that_is_too_deep_to_be_written_is_refused():
-    """It could just be read, and the error could not be written."""
+def test_value_that_is_too_deep_for_the_error_message():
+    """Python can parse such a value, but cannot write it into the error message."""
     value = {}
     for _ in range(100_000):
         value = {"a": value}
@@ -134,18 +138,18 @@ def test_a_value_that_is_too_deep_to_be_written_is_refused():
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
-def test_an_input_of_any_rank_is_a_list_of_lists_or_a_number():
-    free = Signature("test", {"x": tf.TensorSpec(None, tf.float32)}, {}, lambda: {})
+def test_input_of_unknown_rank():
+    any_rank = Signature("test", {"x": tf.TensorSpec(None, tf.float32)}, {}, lambda: {})
     for value, shape in ((1.0, ()), ([1.0, 2.0], (2,)), ([[[1.0]]], (1, 1, 1))):
-        assert read_inputs(parse_body(json.dumps({"inputs": value}).encode()), free)["x"].shape == shape
+        assert read_inputs(parse_body(json.dumps({"inputs": value}).encode()), any_rank)["x"].shape == shape
     deep = "[" * 17 + "1" + "]" * 17
-    with pytest.raises(ServingError, match="are deeper than its 16 dimensions"):
-        read_inputs(parse_body(f'{{"inputs": {deep}}}'.encode()), free)
+    with pytest.raises(ServingError, match="are nested too deep: the limit is 16"):
+        read_inputs(parse_body(f'{{"inputs": {deep}}}'.encode()), any_rank)
 
 
 @pytest.mark.parametrize(("name", "row"), [("table", [[7] * 500] * 4), ("number", [0.5] * 2000)])
-def test_limits_of_a_type_are_read_once_for_all_its_numbers(name, row, monkeypatch):
-    """TensorFlow computes them anew each time: a quarter of a million ids held up all other requests for seconds."""
+def test_limits_of_a_dtype_are_read_once_per_array(name, row, monkeypatch):
+    """TensorFlow recomputes the limits on each access, which blocked other requests for seconds."""
     reads = []
     for limit in ("min", "max"):
         value = getattr(SPECS[name].dtype, limit)
@@ -154,7 +158,7 @@ def test_limits_of_a_type_are_read_once_for_all_its_numbers(name, row, monkeypat
 
 
 @pytest.mark.parametrize("by_row", [False, True])
-def test_a_large_array_is_encoded_in_pieces_between_which_other_threads_run(by_row, monkeypatch):
+def test_large_arrays_are_encoded_in_small_pieces(by_row, monkeypatch):
     pieces, dump = [], json_tensors._dump
     monkeypatch.setattr(json_tensors, "_dump", lambda value: pieces.append(dump(value)) or pieces[-1])
     sent = list(write_outputs({"attention": np.full([1, 300, 300], 1 / 3, np.float32)}, by_row))

@@ -1,4 +1,4 @@
-"""Documents with markup over REST: their sentences are asked for, whatever takes the documents apart."""
+"""Documents with markup over REST: the server splits them into sentences with any reader."""
 
 import httpx
 import pytest
@@ -10,11 +10,11 @@ from t2t_keras.serving.server import Server
 from tests.serving import page_model
 from tests.serving.rest_calls import metric
 
-WHERE = "/v1/models/shouting:predict"
+PREDICT = "/v1/models/shouting:predict"
 
 
-class InBrackets:
-    """Takes apart what stands in brackets: [a][b]."""
+class BracketReader:
+    """Splits documents in brackets, such as [a][b]."""
 
     def __init__(self, markup, documents, attributes):
         if attributes:
@@ -48,20 +48,20 @@ def client(tmp_path_factory):
         limits=Limits(max_sentences=20),
         max_batch_bytes=6000,
     )
-    server = Server(options, fields=[MarkupField(InBrackets)])
+    server = Server(options, fields=[MarkupField(BracketReader)])
     server.start()
     with httpx.Client(base_url=f"http://{server.rest_address}", timeout=300) as client:
         yield client
     assert server.stop()
 
 
-def test_documents_are_translated_sentence_by_sentence(client):
+def test_documents_are_translated_by_sentence(client):
     documents = ["[a][bb c][]", "[" + "][".join("word " * count for count in range(1, 15)) + "]"]
     expected = [document.upper() for document in documents]
-    answer = client.post(WHERE, json={"markup": "brackets", "inputs": {"text": documents}})
-    assert answer.json() == {"outputs": expected}
-    answer = client.post(WHERE, json={"markup": "brackets", "instances": documents})
-    assert answer.json() == {"predictions": expected}
+    response = client.post(PREDICT, json={"markup": "brackets", "inputs": {"text": documents}})
+    assert response.json() == {"outputs": expected}
+    response = client.post(PREDICT, json={"markup": "brackets", "instances": documents})
+    assert response.json() == {"predictions": expected}
     assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="markup"}')
 
 
@@ -100,12 +100,12 @@ def test_documents_are_translated_sentence_by_sentence(client):
         ({"markup": "brackets", "inputs": ["[" + "a" * 5000 + "]"]}, 400, "max_sentence_bytes=4096"),
     ],
 )
-def test_what_is_wrong_is_said(client, content, status, words):
-    answer = client.post(WHERE, json=content)
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert words in answer.json()["error"]
+def test_error_messages(client, content, status, words):
+    response = client.post(PREDICT, json=content)
+    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert words in response.json()["error"]
 
 
-def test_documents_do_not_grow(client):
-    answer = client.post("/v1/models/shouting:stream", json={"markup": "brackets", "inputs": ["[a]"]})
-    assert answer.status_code == 400 and "documents with markup cannot be streamed" in answer.json()["error"]
+def test_documents_cannot_be_streamed(client):
+    response = client.post("/v1/models/shouting:stream", json={"markup": "brackets", "inputs": ["[a]"]})
+    assert response.status_code == 400 and "documents with markup cannot be streamed" in response.json()["error"]

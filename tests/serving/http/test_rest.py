@@ -1,4 +1,4 @@
-"""The REST interface over real sockets: its forms, its errors, what it counts."""
+"""The REST interface over real sockets: formats, errors and metrics."""
 
 import base64
 import gzip
@@ -15,22 +15,22 @@ from tests.serving.rest_calls import MODEL, metric, predict
 def test_rows_and_columns(client):
     translations = [{"translation": "OLLÄH", "score": -0.6}, {"translation": "日本", "score": -0.6}]
     for instances in (["hällo", "本日"], [{"text": "hällo"}, {"text": "本日"}]):
-        answer = predict(client, {"instances": instances})
-        assert (answer.status_code, answer.json()) == (200, {"predictions": translations})
-        assert answer.headers["content-type"] == "application/json"
+        response = predict(client, {"instances": instances})
+        assert (response.status_code, response.json()) == (200, {"predictions": translations})
+        assert response.headers["content-type"] == "application/json"
     for inputs in (["hällo", "本日"], {"text": ["hällo", "本日"]}):
-        answer = predict(client, {"inputs": inputs})
-        assert answer.json() == {"outputs": {"translation": ["OLLÄH", "日本"], "score": [-0.6, -0.6]}}
+        response = predict(client, {"inputs": inputs})
+        assert response.json() == {"outputs": {"translation": ["OLLÄH", "日本"], "score": [-0.6, -0.6]}}
 
 
-def test_a_single_output_stands_without_its_name(client):
+def test_single_outputs_are_written_without_their_name(client):
     rows = predict(client, {"signature_name": "nbest", "instances": ["a", "b"]})
     assert rows.json() == {"predictions": [["a", "A"], ["b", "B"]]}
     columns = predict(client, {"signature_name": "nbest", "inputs": ["a", "b"]})
     assert columns.json() == {"outputs": [["a", "A"], ["b", "B"]]}
 
 
-def test_every_kind_of_value(client):
+def test_values_of_every_dtype(client):
     raw = base64.b64encode(b"\xff\x00").decode()
     rows = [{"number": 0.1, "flag": True, "raw": {"b64": raw}}, {"number": float("nan"), "flag": False, "raw": ""}]
     body = {"signature_name": "kinds", "instances": rows}
@@ -42,22 +42,22 @@ def test_every_kind_of_value(client):
 
 def test_several_inputs_and_a_second_dimension_of_any_size(client):
     rows = [{"ids": [1, 2, 3], "length": 2}, {"ids": [4, 5, 6], "length": 3}]
-    answer = predict(client, {"signature_name": "tokens", "instances": rows})
-    assert answer.json() == {"predictions": [{"reversed": [2, 1, 3], "sum": 6}, {"reversed": [6, 5, 4], "sum": 15}]}
+    response = predict(client, {"signature_name": "tokens", "instances": rows})
+    assert response.json() == {"predictions": [{"reversed": [2, 1, 3], "sum": 6}, {"reversed": [6, 5, 4], "sum": 15}]}
     empty = predict(client, {"signature_name": "pieces", "instances": ["", ""]})
     assert empty.json() == {"predictions": [[], []]}
 
 
-def test_text_that_is_no_unicode_comes_back_as_bytes(client):
+def test_invalid_utf8_is_returned_as_base64(client):
     raw = base64.b64encode(b"\xe2\x28").decode()
-    answer = predict(client, {"signature_name": "nbest", "instances": [{"b64": raw}]})
-    assert answer.json()["predictions"][0][0] == {"b64": raw}
+    response = predict(client, {"signature_name": "nbest", "instances": [{"b64": raw}]})
+    assert response.json()["predictions"][0][0] == {"b64": raw}
 
 
-def test_a_request_larger_than_a_batch(client):
+def test_request_larger_than_a_batch(client):
     texts = [f"text {number}" for number in range(40)]
-    answer = predict(client, {"instances": texts}).json()["predictions"]
-    assert [row["translation"] for row in answer] == [text.upper()[::-1] for text in texts]
+    response = predict(client, {"instances": texts}).json()["predictions"]
+    assert [row["translation"] for row in response] == [text.upper()[::-1] for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_request_larger_than_a_batch(client):
         ({"instances": [None]}, ["'text'", "string", "null"]),
         ({"instances": [{"b64": "%"}]}, ["'text'", "base64"]),
         ({"instances": [{"b64": 3}]}, ["'text'", "string"]),
-        ({"instances": [["a"]]}, ["'text'", "deeper", "1"]),
+        ({"instances": [["a"]]}, ["'text'", "nested too deep", "1"]),
         ({"instances": ["a", ["b"]]}, ["'text'", "string"]),
         ({"instances": ["a"], "signature_name": "nothing"}, ["nothing", "'serving_default'"]),
         ({"instances": ["a"], "signature_name": 3}, ["'signature_name'"]),
@@ -109,20 +109,20 @@ def test_a_request_larger_than_a_batch(client):
         ({"inputs": {"ids": [[1], [2]], "length": [1]}, "signature_name": "tokens"}, ["same", "'length' has 1"]),
         ({"instances": ["a"] * 39 + ["a" * 300], "signature_name": "square"}, ["900000 elements", "40 sentences"]),
         ({"instances": ["a" * 300] * 4, "signature_name": "square"}, ["have 360000 elements", "=100000"]),
-        ({"instances": [{"ids": [[1]] * 41, "length": 1}], "signature_name": "tokens"}, ["'ids'", "deeper"]),
+        ({"instances": [{"ids": [[1]] * 41, "length": 1}], "signature_name": "tokens"}, ["'ids'", "nested too deep"]),
     ],
 )
-def test_bad_bodies_are_told_what_is_wrong(client, body, words):
-    answer = predict(client, body)
-    assert answer.status_code == 400, answer.text
-    assert answer.headers["content-type"] == "application/json"
-    assert list(answer.json()) == ["error"]
-    assert all(word in answer.json()["error"] for word in words), answer.json()["error"]
-    assert "\n" not in answer.json()["error"]
+def test_errors_of_invalid_bodies(client, body, words):
+    response = predict(client, body)
+    assert response.status_code == 400, response.text
+    assert response.headers["content-type"] == "application/json"
+    assert list(response.json()) == ["error"]
+    assert all(word in response.json()["error"] for word in words), response.json()["error"]
+    assert "\n" not in response.json()["error"]
 
 
-def test_rows_that_the_outputs_do_not_have(client):
-    """A row form is refused only where the answer has none."""
+def test_row_format_without_rows(client):
+    """The row format is rejected only if the outputs have no rows."""
     body = {"signature_name": "total", "instances": ["a", "bc"]}
     assert predict(client, body).json()["error"].startswith("these outputs have no common rows")
     del body["instances"]
@@ -153,18 +153,18 @@ def test_rows_that_the_outputs_do_not_have(client):
         ("POST", "/monitoring/prometheus/metrics", 405, "POST"),
     ],
 )
-def test_paths_that_lead_nowhere(client, method, path, status, words):
-    answer = client.request(method, path, content=b'{"instances": ["a"]}')
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert words in answer.json()["error"]
+def test_unknown_paths(client, method, path, status, words):
+    response = client.request(method, path, content=b'{"instances": ["a"]}')
+    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert words in response.json()["error"]
 
 
-def test_foreign_hosts_are_refused(client):
+def test_foreign_hosts_are_rejected(client):
     for path in (MODEL, "/", "/server.json", "/monitoring/prometheus/metrics"):
-        answer = client.get(path, headers={"Host": "rebound.example"})
-        assert answer.status_code == 403 and "'rebound.example'" in answer.json()["error"]
-    answer = client.post(f"{MODEL}:predict", json={"instances": ["a"]}, headers={"Origin": "https://other.example"})
-    assert answer.status_code == 403 and "'https://other.example'" in answer.json()["error"]
+        response = client.get(path, headers={"Host": "rebound.example"})
+        assert response.status_code == 403 and "'rebound.example'" in response.json()["error"]
+    response = client.post(f"{MODEL}:predict", json={"instances": ["a"]}, headers={"Origin": "https://other.example"})
+    assert response.status_code == 403 and "'https://other.example'" in response.json()["error"]
 
 
 def test_status(client):
@@ -172,25 +172,25 @@ def test_status(client):
     for path in (MODEL, f"{MODEL}/versions/1"):
         assert client.get(path).json() == {"model_version_status": [version]}
     about = {"model": "toy", "version": 1, "max_sentences": 40, "max_sentence_bytes": 300}
-    assert client.get("/server.json").json() == about, "the page needs it"
+    assert client.get("/server.json").json() == about
 
 
 @pytest.mark.parametrize("part", ["bytes=9999999-", "bytes=0-3", "x"])
-def test_a_file_of_the_page_is_whole_and_loads_nothing_from_elsewhere(client, part):
-    answer = client.get("/", headers={"Range": part})
-    assert (answer.status_code, answer.headers["accept-ranges"]) == (200, "none")
-    assert answer.headers["content-security-policy"].startswith("default-src 'self';")
-    assert answer.headers["cache-control"] == "no-cache" and answer.content == client.get("/").content
+def test_files_of_the_page_ignore_ranges_and_have_a_security_policy(client, part):
+    response = client.get("/", headers={"Range": part})
+    assert (response.status_code, response.headers["accept-ranges"]) == (200, "none")
+    assert response.headers["content-security-policy"].startswith("default-src 'self';")
+    assert response.headers["cache-control"] == "no-cache" and response.content == client.get("/").content
 
 
-def test_an_internal_error_is_answered_in_json(client, server, monkeypatch):
+def test_internal_errors_are_json(client, server, monkeypatch):
     monkeypatch.setattr(server.core.metrics, "text", lambda: 1 / 0)
-    answer = client.get("/monitoring/prometheus/metrics")
-    assert (answer.status_code, answer.json()) == (500, {"error": "ZeroDivisionError: division by zero"})
-    assert answer.headers["connection"] == "close"
+    response = client.get("/monitoring/prometheus/metrics")
+    assert (response.status_code, response.json()) == (500, {"error": "ZeroDivisionError: division by zero"})
+    assert response.headers["connection"] == "close"
 
 
-def test_answers_do_not_wait_for_acknowledgements():
+def test_connections_use_tcp_nodelay():
     with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
@@ -198,77 +198,77 @@ def test_answers_do_not_wait_for_acknowledgements():
 
 
 def test_metadata(client):
-    answer = client.get(f"{MODEL}/metadata").json()
-    assert answer == client.get(f"{MODEL}/versions/1/metadata").json()
-    assert answer["model_spec"] == {"name": "toy", "signature_name": "", "version": "1"}
-    signature = answer["metadata"]["signature_def"]["signature_def"]["nbest"]
+    response = client.get(f"{MODEL}/metadata").json()
+    assert response == client.get(f"{MODEL}/versions/1/metadata").json()
+    assert response["model_spec"] == {"name": "toy", "signature_name": "", "version": "1"}
+    signature = response["metadata"]["signature_def"]["signature_def"]["nbest"]
     assert signature["inputs"]["text"]["dtype"] == "DT_STRING"
     assert signature["method_name"] == "tensorflow/serving/predict"
     sizes = [dim["size"] for dim in signature["outputs"]["translations"]["tensor_shape"]["dim"]]
     assert sizes == ["-1", "2"]
 
 
-def test_a_certain_version_answers(client):
-    answer = predict(client, {"signature_name": "single", "inputs": ["a"]}, f"{MODEL}/versions/1")
-    assert answer.json() == {"outputs": [1]}
+def test_requests_for_a_version(client):
+    response = predict(client, {"signature_name": "single", "inputs": ["a"]}, f"{MODEL}/versions/1")
+    assert response.json() == {"outputs": [1]}
 
 
-def test_compressed_bodies_are_inflated(client):
+def test_gzipped_bodies(client):
     body = gzip.compress(json.dumps({"instances": ["abc"]}).encode())
-    answer = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": "gzip"})
-    assert answer.json()["predictions"][0]["translation"] == "CBA"
+    response = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": "gzip"})
+    assert response.json()["predictions"][0]["translation"] == "CBA"
 
 
 @pytest.mark.parametrize(
     ("body", "encoding", "status", "words"),
     [
-        (gzip.compress(b" " * 10_000_000, mtime=0), "gzip", 413, "once inflated: the limit is max_body_bytes=20000"),
+        (gzip.compress(b" " * 10_000_000, mtime=0), "gzip", 413, "decompression: the limit is max_body_bytes=20000"),
         (b"not compressed", "gzip", 400, "not valid gzip"),
-        (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "cut off"),
+        (gzip.compress(b'{"instances": ["a"]}', mtime=0)[:-9], "gzip", 400, "truncated"),
         (gzip.compress(b"{}", mtime=0) + gzip.compress(b"{}", mtime=0), "gzip", 400, "22 bytes follow"),
         (b"{}", "br", 400, "'br'"),
     ],
-    ids=["inflates_to_too_much", "not_compressed", "cut_off", "two_members", "unknown_encoding"],
+    ids=["too_large", "not_compressed", "truncated", "two_members", "unknown_encoding"],
 )
-def test_bodies_that_are_not_well_compressed(client, body, encoding, status, words):
-    answer = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": encoding})
-    assert answer.status_code == status and words in answer.json()["error"]
+def test_invalid_compressed_bodies(client, body, encoding, status, words):
+    response = client.post(f"{MODEL}:predict", content=body, headers={"Content-Encoding": encoding})
+    assert response.status_code == status and words in response.json()["error"]
 
 
 @pytest.mark.parametrize(
-    ("signature", "size", "asked", "encoding"),
+    ("signature", "size", "accepted", "encoding"),
     [
         ("nbest", 300, "gzip", "gzip"),
-        ("square", 300, "deflate, gzip;q=0.5", "gzip"),  # large enough to be written while it is sent
+        ("square", 300, "deflate, gzip;q=0.5", "gzip"),  # large enough to be written in pieces
         ("nbest", 300, "identity", None),
         ("nbest", 3, "gzip", None),
     ],
 )
-def test_large_answers_are_compressed_for_those_who_ask(client, signature, size, asked, encoding):
+def test_large_responses_are_compressed_if_the_client_accepts_it(client, signature, size, accepted, encoding):
     body = {"signature_name": signature, "inputs": ["a" * size] * (1 if signature == "square" else 5)}
-    headers = {"Accept-Encoding": asked}
-    with client.stream("POST", f"{MODEL}:predict", json=body, headers=headers) as answer:
-        raw = b"".join(answer.iter_raw())
-    assert (answer.status_code, answer.headers.get("content-encoding")) == (200, encoding)
-    assert "content-length" not in answer.headers or int(answer.headers["content-length"]) == len(raw)
+    headers = {"Accept-Encoding": accepted}
+    with client.stream("POST", f"{MODEL}:predict", json=body, headers=headers) as response:
+        raw = b"".join(response.iter_raw())
+    assert (response.status_code, response.headers.get("content-encoding")) == (200, encoding)
+    assert "content-length" not in response.headers or int(response.headers["content-length"]) == len(raw)
     plain = predict(client, body).json()
     assert json.loads(gzip.decompress(raw) if encoding else raw) == plain
     assert not encoding or 3 * len(raw) < len(json.dumps(plain))
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large(client, chunked):
+def test_body_larger_than_the_limit(client, chunked):
     body = b" " * 10_000_000
     content = (body[start : start + 100_000] for start in range(0, len(body), 100_000)) if chunked else body
-    answer = client.post(f"{MODEL}:predict", content=content)
-    assert answer.status_code == 413
+    response = client.post(f"{MODEL}:predict", content=content)
+    assert response.status_code == 413
     size = "more than 20000" if chunked else "10000000"
-    assert answer.json() == {"error": f"a body of {size} bytes: the limit is max_body_bytes=20000"}
+    assert response.json() == {"error": f"a body of {size} bytes: the limit is max_body_bytes=20000"}
     assert predict(client, {"instances": ["a"]}).status_code == 200
 
 
-def test_a_client_that_asks_first_is_told_before_it_sends(server):
-    """As curl does with large bodies."""
+def test_large_body_with_expect_100_continue(server):
+    """curl sends large bodies with this header."""
     with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
         head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: localhost\r\n"
         connection.sendall(f"{head}Content-Length: 10000000\r\nExpect: 100-continue\r\n\r\n".encode())
@@ -286,8 +286,8 @@ def test_requests_are_counted(client):
     after = count()
     changed = {key: after[key] - before.get(key, 0) for key in after if after[key] != before.get(key)}
     assert sorted(changed.values()) == [1, 1, 1]
-    wanted = [("OK", "serving_default"), ("INVALID_ARGUMENT", "serving_default"), ("INVALID_ARGUMENT", "unknown")]
-    for outcome, signature in wanted:
+    expected = [("OK", "serving_default"), ("INVALID_ARGUMENT", "serving_default"), ("INVALID_ARGUMENT", "unknown")]
+    for outcome, signature in expected:
         assert f't2t_serving_requests_total{{interface="rest",outcome="{outcome}",signature="{signature}"}}' in changed
     assert metric(client, "t2t_serving_sentences_total")["t2t_serving_sentences_total"] >= 3 + sum(rows.values())
     assert metric(client, "t2t_serving_version")["t2t_serving_version"] == 1
@@ -295,11 +295,11 @@ def test_requests_are_counted(client):
     assert metric(client, "t2t_serving_latency_seconds_count")
 
 
-def test_what_is_refused_before_it_is_read_is_counted_too(client):
+def test_requests_rejected_before_parsing_are_counted(client):
     def count(outcome):
         name = "t2t_serving_requests_total"
-        found = metric(client, name)
-        return found.get(f'{name}{{interface="rest",outcome="{outcome}",signature="unknown"}}', 0)
+        counts = metric(client, name)
+        return counts.get(f'{name}{{interface="rest",outcome="{outcome}",signature="unknown"}}', 0)
 
     before = {outcome: count(outcome) for outcome in ("RESOURCE_EXHAUSTED", "UNIMPLEMENTED")}
     assert client.post(f"{MODEL}:predict", content=b" " * 30_000).status_code == 413
@@ -307,7 +307,7 @@ def test_what_is_refused_before_it_is_read_is_counted_too(client):
     assert all(count(outcome) == before[outcome] + 1 for outcome in before)
 
 
-def test_metrics_have_the_names_of_tensorflow_serving_too(client):
+def test_metrics_with_the_names_of_tensorflow_serving(client):
     count = ':tensorflow:serving:request_count{model_name="toy",status="OK"}'
     labels = '{API="Predict",entrypoint="REST",model_name="toy"}'
     before = metric(client, ":tensorflow:serving:request_count").get(count, 0)
@@ -324,14 +324,14 @@ def test_metrics_have_the_names_of_tensorflow_serving_too(client):
     )
 
 
-def test_what_is_no_http_is_refused(server, client):
+def test_invalid_http_is_rejected(server, client):
     with socket.create_connection(server.rest_address.split(":"), timeout=300) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")
         assert b" 400 " in connection.recv(1000)
     assert client.get(MODEL).status_code == 200
 
 
-def test_a_body_may_be_as_large_as_the_limit(client):
+def test_body_of_exactly_the_limit(client):
     body = b'{"instances": ["a"]}'
     assert predict(client, body.ljust(20_000)).status_code == 200
     assert predict(client, body.ljust(20_001)).status_code == 413

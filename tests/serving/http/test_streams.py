@@ -1,4 +1,4 @@
-"""Streamed translations, over real sockets."""
+"""Streamed translations over real sockets."""
 
 import contextlib
 import http.client
@@ -10,38 +10,38 @@ import pytest
 
 from t2t_keras.serving.options import ServingOptions
 from t2t_keras.serving.server import Server
-from tests.serving.rest_calls import MODEL, all_events, metric, predict, streamed
+from tests.serving.rest_calls import MODEL, metric, open_stream, predict, read_events
 from tests.waiting import wait_until
 
 
 def outcomes(client):
-    """Requests by outcome, as the server counts them."""
-    found = metric(client, "t2t_serving_requests_total")
-    return {key.partition('outcome="')[2].partition('"')[0]: n for key, n in found.items() if '"stream"' in key}
+    """The number of streaming requests by outcome."""
+    events = metric(client, "t2t_serving_requests_total")
+    return {key.partition('outcome="')[2].partition('"')[0]: n for key, n in events.items() if '"stream"' in key}
 
 
 @pytest.fixture
-def counted(client):
-    """Waits until an outcome was counted once more than before."""
+def wait_for_outcome(client):
+    """Waits until the server has counted one more request with an outcome."""
     before = outcomes(client)
     return lambda outcome: wait_until(lambda: outcomes(client).get(outcome, 0) == before.get(outcome, 0) + 1)
 
 
-def test_each_event_is_the_text_so_far_and_the_last_one_what_predict_gives(client, counted):
+def test_events_are_partial_texts_and_end_with_the_result_of_predict(client, wait_for_outcome):
     for body in ({"instances": ["hällo!"]}, {"inputs": {"text": ["hällo!"]}}, {"inputs": ["hällo!"]}):
-        *before, (name, last) = all_events(client, body)
+        *before, (name, last) = read_events(client, body)
         assert (name, last) == ("end", predict(client, body).json())
         assert [name for name, _ in before] == ["", ""]
         if "instances" in body:
             assert [data["predictions"][0]["translation"] for _, data in before] == ["!O", "!OLL"]
-    counted_now = outcomes(client)["OK"]
-    all_events(client, {"instances": ["one"]}, f"{MODEL}/versions/1")
-    wait_until(lambda: outcomes(client)["OK"] == counted_now + 1)
+    ok_before = outcomes(client)["OK"]
+    read_events(client, {"instances": ["one"]}, f"{MODEL}/versions/1")
+    wait_until(lambda: outcomes(client)["OK"] == ok_before + 1)
 
 
-def test_an_event_is_sent_only_when_the_text_has_changed(client):
-    with streamed(client, {"instances": ["endless"]}) as found:
-        texts = [next(found)[1]["predictions"][0]["translation"] for _ in range(4)]
+def test_events_are_sent_only_for_changed_texts(client):
+    with open_stream(client, {"instances": ["endless"]}) as events:
+        texts = [next(events)[1]["predictions"][0]["translation"] for _ in range(4)]
     assert texts == ["SS", "SSEL", "SSELDN", "SSELDNE"]
 
 
@@ -56,40 +56,40 @@ def test_an_event_is_sent_only_when_the_text_has_changed(client):
         ({}, 400, "exactly one of 'instances' and 'inputs'"),
     ],
 )
-def test_what_is_wrong_is_refused_before_anything_is_sent(client, body, status, words):
-    answer = client.post(f"{MODEL}:stream", content=json.dumps(body).encode())
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert words in answer.json()["error"]
+def test_invalid_requests_are_rejected_before_the_first_event(client, body, status, words):
+    response = client.post(f"{MODEL}:stream", content=json.dumps(body).encode())
+    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert words in response.json()["error"]
 
 
-def test_a_model_or_a_version_that_is_not_there(client):
+def test_unknown_model_and_unknown_version(client):
     for where in ("/v1/models/other", f"{MODEL}/versions/7"):
-        answer = client.post(f"{where}:stream", json={"instances": ["a"]})
-        assert answer.status_code == 404
-        assert "Servable not found" in answer.json()["error"]
+        response = client.post(f"{where}:stream", json={"instances": ["a"]})
+        assert response.status_code == 404
+        assert "Servable not found" in response.json()["error"]
 
 
-def test_an_error_in_the_middle_is_the_last_event(client, counted):
-    *before, (name, last) = all_events(client, {"instances": ["late"]})
+def test_an_error_during_streaming_is_the_last_event(client, wait_for_outcome):
+    *before, (name, last) = read_events(client, {"instances": ["late"]})
     assert len(before) == 1
     assert (name, last) == ("error", {"error": "assertion failed: [no such word]"})
-    counted("INVALID_ARGUMENT")
+    wait_for_outcome("INVALID_ARGUMENT")
 
 
-def test_a_client_that_hangs_up_ends_the_work(server, client, counted):
-    with streamed(client, {"instances": ["endless"]}) as found:
-        next(found)
-    counted("CANCELLED")
+def test_streaming_stops_when_the_client_disconnects(server, client, wait_for_outcome):
+    with open_stream(client, {"instances": ["endless"]}) as events:
+        next(events)
+    wait_for_outcome("CANCELLED")
     wait_until(lambda: not server.core._batcher._running)
     assert server.core._free_streams._value == server.core.options.max_stream_requests
 
 
-def test_a_step_that_runs_is_stopped_when_its_client_hangs_up(server, counted):
+def test_a_running_step_stops_when_the_client_disconnects(server, wait_for_outcome):
     connection = http.client.HTTPConnection(server.rest_address)
     connection.request("POST", f"{MODEL}:stream", json.dumps({"instances": ["stuck"]}))
     wait_until(lambda: server.core._batcher._running)
     connection.close()
-    counted("CANCELLED")
+    wait_for_outcome("CANCELLED")
     wait_until(lambda: not server.core._batcher._running)
     assert server.core._free_streams._value == server.core.options.max_stream_requests
 
@@ -98,22 +98,22 @@ def streams(client):
     return metric(client, "t2t_serving_streams")["t2t_serving_streams"]
 
 
-def test_those_that_are_open_are_counted(client):
+def test_open_streams_are_counted(client):
     wait_until(lambda: streams(client) == 0)
-    with streamed(client, {"instances": ["endless"]}) as one, streamed(client, {"instances": ["endless"]}) as two:
+    with open_stream(client, {"instances": ["endless"]}) as one, open_stream(client, {"instances": ["endless"]}) as two:
         assert next(one)[0] == next(two)[0] == ""
         assert streams(client) == 2
     wait_until(lambda: streams(client) == 0)
 
 
-def test_others_have_their_turns(client):
-    with streamed(client, {"instances": ["endless"]}) as one, streamed(client, {"instances": ["endless"]}) as two:
+def test_streams_leave_time_for_other_requests(client):
+    with open_stream(client, {"instances": ["endless"]}) as one, open_stream(client, {"instances": ["endless"]}) as two:
         assert next(one)[0] == next(two)[0] == ""
         assert predict(client, {"instances": ["a"]}).json()["predictions"][0]["translation"] == "A"
 
 
 @contextlib.contextmanager
-def running(export_dir, **options):
+def serve(export_dir, **options):
     server = Server(ServingOptions(str(export_dir), rest_port=0, grpc_port=0, num_streams=2, **options))
     server.start()
     try:
@@ -124,19 +124,19 @@ def running(export_dir, **options):
 
 
 @pytest.mark.integration
-def test_limits_and_the_end_of_the_server(export_dir):
-    with running(export_dir, max_stream_requests=1) as (server, client):
-        with streamed(client, {"instances": ["endless"]}) as found:
-            next(found)
+def test_stream_limit_and_server_shutdown(export_dir):
+    with serve(export_dir, max_stream_requests=1) as (server, client):
+        with open_stream(client, {"instances": ["endless"]}) as events:
+            next(events)
             full = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
             assert (full.status_code, full.headers["retry-after"]) == (503, "1")
             assert "max_stream_requests=1" in full.json()["error"]
         wait_until(lambda: server.core._free_streams._value == 1)
-        assert [name for name, _ in all_events(client, {"instances": ["ab"]})] == ["end"]
-        with streamed(client, {"instances": ["endless"]}) as found:
-            next(found)
-            server.core.abandon()  # as after the time for what runs
-            *_, (name, last) = found
+        assert [name for name, _ in read_events(client, {"instances": ["ab"]})] == ["end"]
+        with open_stream(client, {"instances": ["endless"]}) as events:
+            next(events)
+            server.core.abandon()  # as after the grace period
+            *_, (name, last) = events
             assert (name, last) == ("error", {"error": "the server is stopping"})
         assert not server.stop(), "some requests were not answered"
 
@@ -147,45 +147,45 @@ def hits_and_misses(client):
 
 
 @pytest.mark.integration
-def test_what_is_kept_is_sent_at_once(export_dir):
-    with running(export_dir, cache_bytes=10**6, max_stream_requests=1) as (_, client):
-        first, again = (all_events(client, {"instances": ["hello"]}) for _ in range(2))
+def test_cached_translations_are_sent_in_one_event(export_dir):
+    with serve(export_dir, cache_bytes=10**6, max_stream_requests=1) as (_, client):
+        first, again = (read_events(client, {"instances": ["hello"]}) for _ in range(2))
         assert [name for name, _ in first] == ["", "", "end"]
         assert again == first[-1:]
         assert hits_and_misses(client) == [1, 1]
-        # What has grown is for streams alone, and what was asked for at once is for both.
-        answer = predict(client, {"instances": ["hello"]}).json()
+        # Streaming results serve only streaming requests, and results of predict serve both.
+        response = predict(client, {"instances": ["hello"]}).json()
         assert hits_and_misses(client) == [1, 2]
         other = predict(client, {"inputs": {"text": ["other"]}}).json()
-        with streamed(client, {"instances": ["endless"]}) as found:
-            next(found)
-            assert all_events(client, {"inputs": {"text": ["other"]}}) == [("end", other)], "it needs no room"
-            assert all_events(client, {"instances": ["hello"]}) == [("end", answer)]
+        with open_stream(client, {"instances": ["endless"]}) as events:
+            next(events)
+            assert read_events(client, {"inputs": {"text": ["other"]}}) == [("end", other)], "cached"
+            assert read_events(client, {"instances": ["hello"]}) == [("end", response)]
         assert hits_and_misses(client) == [3, 4]
 
 
 @pytest.mark.integration
-def test_a_version_stays_until_its_answer_has_ended(export_dir, versions_1_and_2):
-    with running(export_dir) as (server, client):
-        with streamed(client, {"instances": ["endless"]}) as found:
-            next(found)
+def test_a_version_stays_loaded_until_its_streams_end(export_dir, versions_1_and_2):
+    with serve(export_dir) as (server, client):
+        with open_stream(client, {"instances": ["endless"]}) as events:
+            next(events)
             shutil.copytree(versions_1_and_2 / "2", export_dir / "2")
             server.core.models.first.poll()
             assert server.core.models.first.served == 2
             assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "UNLOADING", 2: "AVAILABLE"}
-            assert next(found)[0] == ""
+            assert next(events)[0] == ""
         wait_until(lambda: server.core._free_streams._value == server.core.options.max_stream_requests)
         wait_until(lambda: server.core.models.first.statuses()[-1].state == "END")
         assert {s.version: s.state for s in server.core.models.first.statuses()} == {1: "END", 2: "AVAILABLE"}
 
 
-def test_an_export_whose_answers_do_not_grow(server, client):
+def test_export_without_streaming_signatures(server, client):
     with server.core.lend("toy", None) as loan:
         signatures = loan.model.signatures
         try:
             loan.model.signatures = {name: s for name, s in signatures.items() if name != "stream_begin"}
-            answer = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
+            response = client.post(f"{MODEL}:stream", json={"instances": ["a"]})
         finally:
             loan.model.signatures = signatures
-    assert answer.status_code == 501
-    assert answer.json()["error"].startswith("version 1 has no signatures 'stream_begin' and 'stream_advance'")
+    assert response.status_code == 501
+    assert response.json()["error"].startswith("version 1 has no signatures 'stream_begin' and 'stream_advance'")

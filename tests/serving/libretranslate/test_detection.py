@@ -1,4 +1,4 @@
-"""Recognised languages: as the package ranks them, and of what it has no language."""
+"""Language detection: ranking, and texts without a language."""
 
 import importlib.util
 import sys
@@ -29,7 +29,7 @@ def detector():
         ("x" * 10_000_000, None),
     ],
 )
-def test_languages_of_sentences(detector, text, language):
+def test_detected_languages(detector, text, language):
     (best, confidence), *others = detector.rank(text, ["de", "en", "ja", "pt-BR"])
     assert 0 <= confidence <= 100 and all(1 <= other <= confidence for _, other in others)
     assert language is None or (best == language and confidence > 50)
@@ -37,14 +37,14 @@ def test_languages_of_sentences(detector, text, language):
 
 @needs_package
 @pytest.mark.integration
-def test_what_is_no_text_or_no_such_language(detector):
+def test_empty_texts_and_unknown_languages(detector):
     assert detector.rank("", ["fr", "de"])[0][1] == 0
     assert detector.rank("Hello.", ["tlh"]) == [("tlh", 0.0)]
-    (only,) = detector.rank("Wo ist der Bahnhof?", ["en"])
-    assert only[0] == "en" and only[1] < 50
+    (single,) = detector.rank("Wo ist der Bahnhof?", ["en"])
+    assert single[0] == "en" and single[1] < 50
 
 
-def test_only_possible_languages_with_some_confidence_are_named(monkeypatch):
+def test_ranking_contains_only_requested_languages_with_some_confidence(monkeypatch):
     ranked = SimpleNamespace(rank=lambda text: [("de", 0.75), ("nl", 0.2), ("en", 0.04), ("fr", 0.001)])
     monkeypatch.setattr(LanguageDetector, "_load", lambda self: ranked)
     rank = LanguageDetector().rank

@@ -1,4 +1,4 @@
-"""Requests in JSON and as HTML forms."""
+"""Request fields in JSON and in HTML forms."""
 
 import json
 
@@ -18,7 +18,7 @@ def part(name, value):
 
 
 @pytest.mark.parametrize("form", [{"data": FIELDS}, {"files": {name: (None, text) for name, text in FIELDS.items()}}])
-def test_forms_of_a_client(form):
+def test_html_forms(form):
     request = httpx.Request("POST", "http://localhost/", **form)
     assert read_fields(request.read(), request.headers["content-type"], "") == FIELDS
 
@@ -51,8 +51,8 @@ def test_bad_bodies(body, kind, words):
         read_fields(body, kind, "")
 
 
-def test_a_head_that_backtracks_is_not_searched():
-    """The search would take minutes."""
+def test_headers_are_parsed_without_backtracking():
+    """A backtracking search would take minutes."""
     head = b"content-disposition:;" * 50_000
     with pytest.raises(ServingError):
         read_fields(b"--xyz\r\n" + head + b"\r\n\r\na\r\n--xyz--", MULTIPART, "")

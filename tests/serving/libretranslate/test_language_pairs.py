@@ -1,4 +1,4 @@
-"""Which models translate between which languages, and what codes mean."""
+"""Language pairs of models, routes through several models, and language codes."""
 
 import pytest
 
@@ -11,23 +11,23 @@ def route(pairs, source, target):
 
 
 def pairs(*names):
-    """Pairs such as "en-de", whose models have these names."""
+    """Language pairs such as "en-de", whose models have the same names."""
     return LanguagePairs([LanguagePair(name, *name.split("-")) for name in names])
 
 
 def test_routes():
-    found = pairs("en-de", "de-fr", "fr-it", "en-fr")
-    assert found.languages == ("en", "de", "fr", "it")
-    assert route(found, "en", "de") == ("en-de",)
-    assert route(found, "en", "fr") == ("en-fr",)  # directly, although there are two models that reach it
-    assert route(found, "en", "it") == ("en-fr", "fr-it")
-    assert route(found, "de", "it") == ("de-fr", "fr-it")
-    assert route(found, "en", "en") == ()
-    assert found.route("it", "en") is None and found.route("xx", "en") is None
-    assert found.targets("en") == ["de", "en", "fr", "it"] and found.targets("it") == ["it"]
+    language_pairs = pairs("en-de", "de-fr", "fr-it", "en-fr")
+    assert language_pairs.languages == ("en", "de", "fr", "it")
+    assert route(language_pairs, "en", "de") == ("en-de",)
+    assert route(language_pairs, "en", "fr") == ("en-fr",)  # the direct model, not a route through German
+    assert route(language_pairs, "en", "it") == ("en-fr", "fr-it")
+    assert route(language_pairs, "de", "it") == ("de-fr", "fr-it")
+    assert route(language_pairs, "en", "en") == ()
+    assert language_pairs.route("it", "en") is None and language_pairs.route("xx", "en") is None
+    assert language_pairs.targets("en") == ["de", "en", "fr", "it"] and language_pairs.targets("it") == ["it"]
 
 
-def test_the_first_of_two_models_is_used():
+def test_the_first_of_two_models_for_a_pair_is_used():
     first, second = LanguagePair("first", "en", "de"), LanguagePair("second", "en", "de")
     assert route(LanguagePairs([first, second]), "en", "de") == ("first",)
 
@@ -44,10 +44,10 @@ def test_the_first_of_two_models_is_used():
         ("fr", None),
     ],
 )
-def test_codes(code, expected):
+def test_language_codes(code, expected):
     codes = [LanguagePair("one", "de", "pt-BR"), LanguagePair("two", "de", "zh")]
     assert LanguagePairs(codes).find(code) == expected
 
 
-def test_names():
-    assert [language_name(code) for code in ("de", "pt_BR", "tlh_Latn")] == ["German", "Portuguese (br)", "tlh_Latn"]
+def test_language_names():
+    assert [language_name(code) for code in ("de", "pt_BR", "tlh_Latn")] == ["German", "Portuguese (BR)", "tlh_Latn"]

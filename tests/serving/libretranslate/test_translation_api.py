@@ -1,4 +1,4 @@
-"""LibreTranslate's API over real sockets, for two models and a third that does not translate."""
+"""The LibreTranslate API over real sockets, with two translation models and one model of a different task."""
 
 import contextlib
 import importlib.util
@@ -22,7 +22,7 @@ LIMITS = Limits(max_body_bytes=20_000, max_sentences=8, max_sentence_bytes=300)
 
 
 class French(tf.Module):
-    """Marks each text; one with "ENDLESS" takes forever."""
+    """Encloses each text in angle brackets, and runs endlessly for texts with "ENDLESS"."""
 
     @tf.function(input_signature=TEXT)
     def translate(self, text):
@@ -33,7 +33,7 @@ class French(tf.Module):
 
 
 class Documents:
-    """Documents whose only mark is a vertical bar."""
+    """Splits documents at vertical bars, their only markup."""
 
     def __init__(self, markup, documents, attributes):
         assert markup == "html" and not attributes
@@ -62,7 +62,7 @@ def config_file(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def serving(config_file, fields=(), **options):
+def serve(config_file, fields=(), **options):
     options = ServingOptions(
         model_config_file=str(config_file), rest_port=0, grpc_port=0, limits=LIMITS, grace_seconds=5, **options
     )
@@ -77,7 +77,7 @@ def serving(config_file, fields=(), **options):
 
 @pytest.fixture(scope="module")
 def client(config_file):
-    with serving(config_file, [MarkupField(Documents)]) as client:
+    with serve(config_file, [MarkupField(Documents)]) as client:
         yield client
 
 
@@ -89,34 +89,34 @@ def test_texts_and_lists(client):
     assert translate(client, q="a dog").json() == {"translatedText": "A DOG"}
     assert translate(client, q=["a", "b", ""]).json() == {"translatedText": ["A", "B", ""]}
     form = {"q": "a\nb", "source": "en", "target": "de", "format": "text", "api_key": "", "alternatives": "0"}
-    for sent in ({"data": form}, {"files": {name: (None, text) for name, text in form.items()}}, {"params": form}):
-        answer = client.post("/translate", **sent)
-        assert (answer.status_code, answer.json()) == (200, {"translatedText": "A\nB"})
+    for request in ({"data": form}, {"files": {name: (None, text) for name, text in form.items()}}, {"params": form}):
+        response = client.post("/translate", **request)
+        assert (response.status_code, response.json()) == (200, {"translatedText": "A\nB"})
     assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="serving_default"}')
 
 
-def test_alternatives_are_those_of_the_search(client):
+def test_alternatives_are_the_hypotheses_of_the_search(client):
     assert translate(client, q="a", alternatives=3).json() == {"translatedText": "A", "alternatives": ["A TOO"]}
     assert translate(client, q=["a", "b"], alternatives="1").json()["alternatives"] == [["A TOO"], ["B TOO"]]
     french = translate(client, q="a", target="fr", alternatives=1).json()
-    assert french == {"translatedText": "<A>", "alternatives": []}  # the model has no n-best lists
+    assert french == {"translatedText": "<A>", "alternatives": []}  # the model does not return n-best lists
 
 
 def test_documents(client):
     assert translate(client, q="one|two", format="html").json() == {"translatedText": "ONE|TWO"}
-    answer = translate(client, q="one", format="html", target="fr")
-    assert (answer.status_code, answer.json()) == (501, {"error": "version 1 does not translate markup"})
+    response = translate(client, q="one", format="html", target="fr")
+    assert (response.status_code, response.json()) == (501, {"error": "version 1 does not translate markup"})
     long = "|".join(["word"] * 8)
     assert translate(client, q=[long], format="html").json() == {"translatedText": [long.upper()]}
 
 
-def test_through_a_third_language(client):
+def test_translation_through_a_third_language(client):
     assert translate(client, q=["a", "b"], target="fr").json() == {"translatedText": ["<A>", "<B>"]}
     assert translate(client, q="a", source="de", target="fr_CA").json() == {"translatedText": "<a>"}
     assert translate(client, q="a", source="fr", target="fr").json() == {"translatedText": "a"}
 
 
-def test_a_model_of_several_directions_gets_the_tag_of_the_target_language(config_file, tmp_path):
+def test_multilingual_models_receive_the_tag_of_the_target_language(config_file, tmp_path):
     french = French()
     tf.saved_model.save(french, str(tmp_path / "many" / "1"), signatures={"serving_default": french.translate})
     config = tmp_path / "many" / "1" / "assets.extra" / "config.json"
@@ -124,31 +124,31 @@ def test_a_model_of_several_directions_gets_the_tag_of_the_target_language(confi
     config.write_text(json.dumps({"data": {"source_language": "en", "directions": ["en-it", "it-en", "en-es"]}}))
     file = tmp_path / "models.config"
     file.write_text(f'model_config_list {{ config {{ name: "many" base_path: "{tmp_path}/many" }} }}')
-    with serving(file, [MarkupField(Documents)]) as client:
+    with serve(file, [MarkupField(Documents)]) as client:
         assert [each["code"] for each in client.get("/languages").json()] == ["en", "it", "es"]
         assert translate(client, q=["a", " "], target="it").json() == {"translatedText": ["<<2it> a>", "< >"]}
-        through = translate(client, q="a", source="it", target="es").json()
-        assert through == {"translatedText": "<<2es> <<2en> a>>"}
-        assert translate(client, q="a", target="it", format="html").status_code == 501  # it has no alignment
+        translation = translate(client, q="a", source="it", target="es").json()
+        assert translation == {"translatedText": "<<2es> <<2en> a>>"}
+        assert translate(client, q="a", target="it", format="html").status_code == 501  # the model returns no alignment
         assert client.get("/server.json").json()["directions"] == [["en", "it"], ["it", "en"], ["en", "es"]]
 
 
-def test_documents_get_the_tag_in_front_of_each_text(tmp_path):
+def test_documents_have_the_tag_before_each_text(tmp_path):
     page_model.save(tmp_path / "many")
     config = tmp_path / "many" / "1" / "assets.extra" / "config.json"
     config.write_text(json.dumps({"data": {"source_language": "en", "directions": ["en-it", "en-es"]}}))
     file = tmp_path / "models.config"
     file.write_text(f'model_config_list {{ config {{ name: "many" base_path: "{tmp_path}/many" }} }}')
-    with serving(file, [MarkupField(Documents)]) as client:
-        answer = translate(client, q="one|two", target="es", format="html")
-        assert answer.json() == {"translatedText": "<2ES> ONE|<2ES> TWO"}  # the model returns all of its input
+    with serve(file, [MarkupField(Documents)]) as client:
+        response = translate(client, q="one|two", target="es", format="html")
+        assert response.json() == {"translatedText": "<2ES> ONE|<2ES> TWO"}  # the model returns its whole input
         content = {"markup": "html", "tag": "<2fr>", "inputs": ["one"]}
-        answer = client.post("/v1/models/many:predict", json=content)
-        assert answer.status_code == 400
-        assert answer.json()["error"].startswith("'tag' must be one of <2it>, <2es>; got")
+        response = client.post("/v1/models/many:predict", json=content)
+        assert response.status_code == 400
+        assert response.json()["error"].startswith("'tag' must be one of <2it>, <2es>; got")
 
 
-def test_what_the_server_says_of_itself(client):
+def test_languages_health_and_settings(client):
     assert client.get("/languages").json() == [
         {"code": "en", "name": "English", "targets": ["de", "en", "fr"]},
         {"code": "de", "name": "German", "targets": ["de", "fr"]},
@@ -164,14 +164,14 @@ def test_what_the_server_says_of_itself(client):
 def test_detection(client):
     (best, *_) = client.post("/detect", data={"q": "Wo ist der Bahnhof?"}).json()
     assert best["language"] == "de" and 50 < best["confidence"] <= 100
-    answer = translate(client, q="Wo ist der Bahnhof?", source="auto", target="fr").json()
-    assert answer == {"translatedText": "<Wo ist der Bahnhof?>", "detectedLanguage": best}
-    answer = translate(client, q=["Where is it?", "Good morning."], source="auto").json()
-    assert answer["translatedText"] == ["WHERE IS IT?", "GOOD MORNING."]
-    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"]
+    response = translate(client, q="Wo ist der Bahnhof?", source="auto", target="fr").json()
+    assert response == {"translatedText": "<Wo ist der Bahnhof?>", "detectedLanguage": best}
+    response = translate(client, q=["Where is it?", "Good morning."], source="auto").json()
+    assert response["translatedText"] == ["WHERE IS IT?", "GOOD MORNING."]
+    assert [each["language"] for each in response["detectedLanguage"]] == ["en", "en"]
     marked = "<p class='the of and'>Wo ist der Bahnhof?</p>"
-    answer = translate(client, q=marked, source="auto", format="html").json()
-    assert (answer["translatedText"], answer["detectedLanguage"]["language"]) == (marked, "de")
+    response = translate(client, q=marked, source="auto", format="html").json()
+    assert (response["translatedText"], response["detectedLanguage"]["language"]) == (marked, "de")
 
 
 @pytest.mark.parametrize(
@@ -201,27 +201,27 @@ def test_detection(client):
 )
 def test_errors(client, fields, status, words):
     body = json.dumps({"source": "en", "target": "de", **fields}).encode()
-    answer = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
-    assert words in answer.json()["error"]
+    response = client.post("/translate", content=body, headers={"Content-Type": "application/json"})
+    assert (response.status_code, list(response.json())) == (status, ["error"])
+    assert words in response.json()["error"]
 
 
-def test_keys(config_file, tmp_path):
+def test_api_keys(config_file, tmp_path):
     (tmp_path / "keys").write_text("secret\n")
     body = {"q": "a", "source": "en", "target": "de"}
-    with serving(config_file, api_key_file=str(tmp_path / "keys")) as client:
-        for sent in ({"json": {**body, "api_key": "secret"}}, {"data": {**body, "api_key": "secret"}}):
-            assert client.post("/translate", **sent).json() == {"translatedText": "A"}
+    with serve(config_file, api_key_file=str(tmp_path / "keys")) as client:
+        for request in ({"json": {**body, "api_key": "secret"}}, {"data": {**body, "api_key": "secret"}}):
+            assert client.post("/translate", **request).json() == {"translatedText": "A"}
         bearer = {"Authorization": "Bearer secret"}
         assert client.post("/translate", json=body, headers=bearer).json() == {"translatedText": "A"}
         for key, status, words in (
             ("wrong", 403, "Invalid API key"),
-            ("", 400, "a key is needed"),
+            ("", 400, "a key is required"),
             (7, 403, "Invalid"),
         ):
             for path in ("/translate", "/detect"):
-                answer = client.post(path, json={**body, "api_key": key})
-                assert answer.status_code == status and words in answer.json()["error"]
+                response = client.post(path, json={**body, "api_key": key})
+                assert response.status_code == status and words in response.json()["error"]
         assert len(client.get("/languages").json()) == 3 and client.get("/health").status_code == 200
         assert client.get("/frontend/settings").json()["keyRequired"]
         assert client.post("/v1/models/german:predict", json={"instances": ["a"]}).status_code == 401
@@ -231,7 +231,7 @@ def test_keys(config_file, tmp_path):
 def test_the_client_libretranslatepy(config_file, tmp_path):
     libretranslatepy = pytest.importorskip("libretranslatepy")
     (tmp_path / "keys").write_text("secret\n")
-    with serving(config_file, api_key_file=str(tmp_path / "keys")) as client:
+    with serve(config_file, api_key_file=str(tmp_path / "keys")) as client:
         api = libretranslatepy.LibreTranslateAPI(str(client.base_url), "secret")
         assert api.translate("a dog & a cat: 100 %\nä", "en", "de") == "A DOG & A CAT: 100 %\nÄ"
         assert api.translate("a", "en", "fr") == "<A>"

@@ -36,6 +36,13 @@ def test_invalid_html_is_kept(before, odd):
     assert ("start", "<p>", False) in kinds(parts) or "CDATA[a" in odd
 
 
+def test_code_of_php_may_contain_the_end_of_a_tag():
+    code = ["<?php if ($a > 1): ?>", "<?= $user->name ?>"]
+    parts = html_parts(f"<p>A {code[0]}dog {code[1]}</p><?xml a>b<?php c")
+    assert [part.raw for part in parts if part.kind == "whole"] == [*code, "<?xml a>"]
+    assert [part.raw for part in parts if part.kind == "text"] == ["A ", "dog ", "b<?php c"]
+
+
 def test_what_is_never_closed():
     parts = html_parts("<ul><li translate=no>X<li>Yes</ul><p>Rest</p><pre>a <b>b</b>")
     assert [part.raw for part in parts if part.kind == "text"] == ["Yes", "Rest"]

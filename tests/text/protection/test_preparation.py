@@ -10,6 +10,7 @@ from t2t_keras.text.protection.preparation import Preparation
 from t2t_keras.text.protection.removal import Sentence
 from t2t_keras.text.protection.spans import SpanFinder
 from t2t_keras.text.sentences import find_sentences
+from t2t_keras.text.words import units
 
 KNOWN = frozenset(string.ascii_letters + string.digits + " .,!?'-:/<>")
 
@@ -80,6 +81,35 @@ def test_the_links_refer_to_the_line():
     assert text.text == "A man 😊 eats 5 我 dogs... Yes"
     words = {(text.text[a:b], line[c:d]) for a, b, c, d in text.links}
     assert {("A", "A"), ("😊", "😊"), ("eats", "eats"), ("我", "我"), ("dogs", "dogs")} <= words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The dog … and the cat. " * 2_000,
+        "“Wait…” – said the dog: 😊… “no…”!",
+        "a😊b -😊- x’s x.org/a’b (😊word) 😊\u0301x\n\n😊 I’m 我爱 5…",
+        "A MAN EATS… 😊 MEAT “NOW”",
+    ],
+)
+def test_each_unit_is_linked_with_itself(line):
+    prepared = preparation("urls", r"(?<=o)g", num_tokens=num_tokens)(line, keeps_spans=False)
+    text = prepared.aligned(copied(prepared.text))
+    for a, b, c, d in text.links:
+        source, target = line.strip()[c:d], text.text[a:b]
+        assert target in (source, prepared.readable(source), prepared.readable(source)[:1])
+    assert len(text.links) == len(units(prepared.text)) + len(prepared.removed)
+
+
+def test_links_of_spans_that_change_their_order_or_are_invented():
+    line = "dogs 😊 eat ★ meat"
+    prepared = preparation()(line)
+    assert prepared.text == "dogs eat meat"
+    links = ((0, 4, 9, 13), (5, 8, 5, 8), (11, 15, 0, 4))
+    (sentence,) = copied(prepared.text)
+    text = prepared.aligned([sentence._replace(translation=AlignedText("meat eat ★ dogs", links))])
+    assert text.text.index("★") < text.text.index("😊") and text.text.count("★") == 1
+    assert {(text.text[a:b], line[c:d]) for a, b, c, d in text.links} == {(word, word) for word in line.split()}
 
 
 def test_capitals_of_two_letters_move_the_links():

@@ -120,7 +120,8 @@ def test_nothing_is_inserted_into_phrases_or_before_the_front():
 def test_spans_count_once_each():
     assert repeats("see https://a.org, 5 km", ["5 km", "https://a.org"])
     assert not repeats("see https://a.org https://a.org", ["https://a.org"])
-    assert not repeats("see 15 km", ["5 km"])
+    assert not repeats("see 15 km", ["5 km"]) and not repeats("速度为15 km", ["5 km"])
+    assert repeats("速度为5 km和v2吗", ["5 km", "v2"])
     assert repeats("https://a.org/b and https://a.org", ["https://a.org", "https://a.org/b"])
     assert not repeats("nothing", ["x"]) and repeats("nothing", [])
 
@@ -128,3 +129,5 @@ def test_spans_count_once_each():
 def test_spans_that_the_model_invented_are_removed_with_their_links():
     text = without_spans(AlignedText("Ein 😊 Hund 😊", ((0, 3, 0, 1), (4, 5, 0, 1), (6, 10, 2, 5))), ["😊"])
     assert text == AlignedText("Ein  Hund ", ((0, 3, 0, 1), (5, 9, 2, 5)))
+    many = without_spans(AlignedText.unchanged("a😊" * 9_000), ["😊"])
+    assert (many.text, len(many.links)) == ("a" * 9_000, 9_000)

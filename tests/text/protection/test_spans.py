@@ -25,6 +25,7 @@ def find_texts(finder: SpanFinder, text: str) -> list[str]:
         ("Visit www.example.de/a. Or example.com!", ["www.example.de/a", "example.com"]),
         ("ftp://a/b and s3://bucket/key", ["ftp://a/b", "s3://bucket/key"]),
         ("It says “https://a.org”.", ["https://a.org"]),
+        ("见 https://a.org/b，谢谢。（example.com/c）", ["https://a.org/b", "example.com/c"]),
         ("Is this it.The end", []),
         ("He said: no://", []),
     ],
@@ -58,6 +59,7 @@ def test_addresses_of_mail(text, spans):
         ("5\u00a0km and 1\u202f000 m", ["5\u00a0km", "1\u202f000 m"]),
         ("5 men in 2010 at 5 in the morning, 3.5 times", []),
         ("5 kmh, 5 gx, a5 km and 10th", []),
+        ("$1.5M, €2,50x and 5.5 kmh", []),
     ],
 )
 def test_quantities_and_versions(text, spans):
@@ -78,6 +80,15 @@ def test_quantities_and_versions(text, spans):
 def test_names_of_files(text, spans):
     windows = [r"C:\Program Files\App\x.exe", r"\\server\share\a.txt"]
     assert find_texts(SpanFinder(["files"]), text) == (windows if spans is None else spans)
+
+
+@pytest.mark.parametrize("text", ["1'" * 20_000, "1\u00a0" * 20_000])
+def test_a_long_row_of_numbers(text):
+    assert find_texts(SpanFinder(["numbers"]), f"{text} 5 km") == ["5 km"]
+
+
+def test_a_long_row_of_closing_brackets():
+    assert find_texts(SpanFinder(["urls"]), "(http://x.org/a" + ")" * 50_000) == ["http://x.org/a"]
 
 
 def test_kinds_are_joined_and_the_longest_span_wins():

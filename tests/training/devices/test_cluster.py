@@ -58,6 +58,13 @@ def test_slurm_counts_in_the_order_of_its_list():
     assert find_cluster("slurm", SLURM) == Cluster(("node9:10030", "node9:10031", "node10:10030"), 2)
 
 
+def test_consecutive_jobs_with_many_tasks_on_a_node_use_different_ports():
+    tasks = {"SLURM_STEP_NODELIST": "a", "SLURM_STEP_TASKS_PER_NODE": "16", "SLURM_STEP_NUM_TASKS": "16"}
+    environment = {**SLURM, **tasks, "SLURM_NODEID": "0", "SLURM_LOCALID": "2"}
+    clusters = [find_cluster("slurm", {**environment, "SLURM_JOB_ID": str(job)}) for job in (2003, 2004)]
+    assert len({address for cluster in clusters for address in cluster.addresses}) == 32
+
+
 @pytest.mark.parametrize(
     "changes, words",
     [

@@ -193,9 +193,8 @@ def test_candidates_are_a_function_of_seed_step_and_sentence(draw_candidates):
 
 def test_candidates_end_or_are_cut(draw_candidates):
     """The longest one is a quarter and 5 tokens longer than the reference; a row that is not a pair has none."""
-    samples = np.concatenate(
-        [draw_candidates(SOURCE, TARGET, step) for step in range(20)]
-    )  # --> [samples, rows, length]
+    # --> [samples, rows, length]
+    samples = np.concatenate([draw_candidates(SOURCE, TARGET, step) for step in range(20)])
     limits = [longest(int(count)) if count else 0 for count in np.count_nonzero(TARGET, axis=1)]
     assert limits == [10, 7, 10, 0] and samples.shape[2] == 10
     lengths = np.count_nonzero(samples, axis=2)

@@ -15,7 +15,7 @@ from t2t_keras.machine.remote import Mirror
 from t2t_keras.runs.run import Run
 from t2t_keras.training.trainer import Trainer
 from tests import programs
-from tests.programs import QUICKLY_COMPILED
+from tests.programs import QUICK_COMPILATION
 from tests.training.tiny_training import (
     assert_same_end,
     assert_same_numbers,
@@ -46,7 +46,7 @@ MODEL = {"num_experts": 4, "experts_per_token": 2, "d_expert": 8, "gate_noise": 
 
 def on_jax(arguments: list[str], **environment: str) -> subprocess.Popen:
     """Starts Python with Keras on JAX."""
-    environment = {**os.environ, **QUICKLY_COMPILED, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT), **environment}
+    environment = {**os.environ, **QUICK_COMPILATION, "KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT), **environment}
     return subprocess.Popen([sys.executable, *arguments], env=environment, stderr=subprocess.PIPE, text=True)
 
 

@@ -75,7 +75,7 @@ def ended(arguments: list[str]) -> tuple[Any, str]:
 
 def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
-    programs.be_quick(True)
+    programs.set_quick_mode(True)
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
     go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT), decay_steps=0)  # The run continues later.
     (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
