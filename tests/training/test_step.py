@@ -19,9 +19,9 @@ from tests.training.trajectories import (
     MODEL,
     devices,
     dropout_seeds,
-    followed,
     make_batches,
     make_step,
+    run_trajectory,
     trajectory,
 )
 
@@ -46,7 +46,7 @@ def plain_training() -> TrainingStep:
 
 @pytest.fixture(scope="module")
 def plain(plain_training) -> dict[str, np.ndarray]:
-    return followed(make_step({}, {}, devices(1)) if plain_training.num_updates else plain_training)
+    return run_trajectory(make_step({}, {}, devices(1)) if plain_training.num_updates else plain_training)
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_accumulation_changes_nothing(plain, monkeypatch):
     )
     training = make_step({"accumulation_steps": 3}, {}, devices(1))
     assert training._streams == 2
-    assert_same(followed(training), plain)
+    assert_same(run_trajectory(training), plain)
     assert len(calls) == 1 and calls[0]["training"]
 
 
