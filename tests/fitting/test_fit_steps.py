@@ -149,7 +149,7 @@ def test_only_an_externally_stopped_training_continues(tmp_path, fake_trainer, o
     assert steps.record["trained_for"] == (10.0 if ends else 9.0)
     assert steps.record["has_converged"] == (outcome.step == 7 if ends else None)
     assert (steps.train(10.0, counts_preparing=False) is None) == ends
-    assert reported.contain("was fake_trainer for 10 minutes before; to train longer, give a larger --minutes") == ends
+    assert reported.contain("was trained for 10 minutes before; to train longer, give a larger --minutes") == ends
 
 
 def test_the_speed_of_the_machine_is_measured_once_and_only_if_needed(tmp_path, monkeypatch):
