@@ -97,7 +97,7 @@ def test_columns_between_tabs_may_have_blanks_and_are_as_many_in_each_line():
 
 
 def test_entities_are_scored():
-    """Two of three entities are actual, and one wrong one."""
+    """Two of three entities are found, and one wrong one."""
     expected, actual = ["B-PER I-PER O B-LOC", "B-LOC"], ["B-PER I-PER B-LOC B-LOC", "O"]
     f1, precision, recall = TaggingTask().scores(actual, expected)
     assert (precision.value, recall.value, f1.value) == pytest.approx((100 * 2 / 3, 100 * 2 / 3, 100 * 2 / 3))
