@@ -134,7 +134,7 @@ from t2t_keras.data.encoded import EncodedCorpus
 directory, limit, most_open = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 corpus = EncodedCorpus.open(directory, "train")
 rows = np.random.default_rng(1).permutation(len(corpus))
-for _ in range(2):  # the second time with what the first one kept open
+for _ in range(2):  # the second time with the files that the first one left open
     ids = corpus.source_ids(rows), corpus.target_ids(rows)
     assert len(os.listdir("/proc/self/fd")) <= most_open, os.listdir("/proc/self/fd")
 sums = [side.sum(axis=1).tolist() for side in ids]

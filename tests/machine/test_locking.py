@@ -16,7 +16,7 @@ HOLDER = """
 import os, sys, time
 from t2t_keras.runs.run import Run
 with Run(sys.argv[1]).lock():
-    if os.fork() == 0:  # has the lock too, until it lets go of its parent's files by becoming another program
+    if os.fork() == 0:  # The child holds the lock until it executes another program, which closes the inherited files.
         time.sleep(0.5)
         os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(20)"])
     print("held", flush=True)

@@ -99,7 +99,7 @@ def test_the_number_of_updates_depends_on_the_chosen_layers_and_entries():
 
 
 def test_the_number_of_updates_of_the_presets_recipe_depends_on_the_entries_as_well():
-    """Of 180,000 units of work, an update of twice the tokens takes two with 8,000 entries, and 4.6 with 37,000."""
+    """In 180,000 units of work, an update with twice the tokens takes 2 with 8,000 entries, and 4.6 with 37,000."""
     assert [choose_values(pairs, 600)["updates"] for pairs in (100_000, 10_000_000)] == [90_000, 39_046]
 
 

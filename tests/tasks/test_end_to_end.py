@@ -194,7 +194,7 @@ def test_a_long_paragraph_has_several_parts(folders):
     assert long > 1 and short == 1
 
 
-def test_a_task_has_as_many_tokens_as_it_needs_in_an_export_too(folders):
+def test_a_task_overrides_the_output_limit_in_exports_too(folders):
     """The task overrides lower limits in the settings."""
     config = DecodeConfig(beam_size=1, max_length_factor=0.0, max_length_offset=2)
     translator = Translator.load(folders["tagging"] / "run", settings=TranslatorSettings(config, ["B-PER"]))
@@ -246,7 +246,7 @@ def test_an_export_returns_the_outputs_of_the_search(name, translator, loaded):
 
 
 @of_each_graph
-def test_an_export_scores_what_the_model_should_write(name, folder, translator, loaded):
+def test_an_export_scores_targets(name, folder, translator, loaded):
     sides = [(folder / "data" / f"test.{side}.txt").read_text().splitlines() for side in ("source", "target")]
     expected = translator.score(*sides)
     actual = loaded.signatures["score"](**dict(zip(("text", "target"), sides, strict=True)))

@@ -124,7 +124,7 @@ def test_entities_whose_last_word_is_marked(actual, expected, f1):
     assert TaggingTask().scores([actual], [expected])[0].value == pytest.approx(f1)
 
 
-def test_labels_that_begin_no_entity_are_scored_by_words():
+def test_labels_without_entities_are_scored_by_words():
     (score,) = TaggingTask().scores(["DT NN", "NN"], ["DT NNS", "NN"])
     assert (score.name, score.value) == ("accuracy", pytest.approx(100 * 2 / 3))
     assert TaggingTask().report(["DT"], ["NN"]) == ""

@@ -94,7 +94,7 @@ def test_a_source_has_a_question_and_a_paragraph():
         QUESTIONS.check_source("When? In 1843.")
 
 
-def test_half_a_surrogate_pair_is_a_question_mark_and_what_is_no_json_is_refused():
+def test_unpaired_surrogates_become_question_marks_and_invalid_json_is_rejected():
     ((source, answer),) = read_examples(squad(question("In 1843 \ud83d"), context="In 1843 \ud83d in London."))
     assert (source, answer) == ("When? <context> In 1843 ? in London.", "In 1843 ?")
     with pytest.raises(InputError, match="f is not JSON: Expecting"):

@@ -76,7 +76,7 @@ def test_moses_tokens_are_those_of_the_language_before_it_is_lowercased():
     assert split_compounds("a-b-c") == "a ##AT##-##AT## b-c", "the paper's evaluation did the same"
 
 
-def test_a_language_that_moses_does_not_know_is_told(caplog):
+def test_a_language_unknown_to_moses_is_reported(caplog):
     paper_bleu_score(["a b c d"], ["a b c d"], "de")
     assert not caplog.text
     paper_bleu_score(["a b c d"], ["a b c d"], "tlh")

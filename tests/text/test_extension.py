@@ -39,7 +39,7 @@ def test_new_text_gets_shorter_and_comes_back(both):
     assert new.decode_batch(new.encode_batch(NEW)) == NEW
 
 
-def test_characters_come_before_what_they_join_to(both):
+def test_characters_precede_the_pieces_that_contain_them(both):
     old, new = both
     lengths = [len(piece) for piece in new.pieces(range(old.vocab_size + 2, new.vocab_size))]
     assert lengths[0] == 1
@@ -78,14 +78,14 @@ def test_another_vocabulary_has_no_spellings(both):
         spellings(old, type(old)(model.SerializeToString()))
 
 
-def test_lowercase_stays_so():
+def test_a_lowercase_vocabulary_stays_lowercase():
     old = trained_tokenizer(OLD, 330, lowercase=True)
     new = with_pieces(old, 5, [line.upper() for line in NEW], "bpe", lowercase=True)
     assert new.encode("LE CHAT") == new.encode("le chat")
     assert all(piece == piece.lower() for piece in new.pieces(range(old.vocab_size, new.vocab_size)))
 
 
-def test_what_is_normalised_in_another_way_keeps_its_capitals():
+def test_differently_normalised_vocabularies_keep_capitals():
     written = io.BytesIO()
     special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
     sizes = {"vocab_size": 330, "model_type": "bpe", "byte_fallback": True, "minloglevel": 2}

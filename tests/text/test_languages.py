@@ -40,11 +40,11 @@ def test_codes_of_other_languages(code):
         ([], None),
     ],
 )
-def test_what_a_text_is_written_in(lines, expected):
+def test_the_detected_writing_system(lines, expected):
     assert written_in(lines) == expected
 
 
-def test_what_is_configured_counts_unless_references_are_east_asian():
+def test_the_configured_language_applies_unless_references_are_east_asian():
     chinese = ["他在图书馆看书。"]
     assert [language_of(chinese, code) for code in ("de", "ja", "")] == ["zh", "ja", "zh"]
     assert language_of(["Ein Mann steht auf einer Leiter."], "de") == "de"

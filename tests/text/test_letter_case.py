@@ -37,7 +37,7 @@ def test_german_nouns_make_no_title():
     assert case_of("DER HUND UND DIE KATZE", "de") == "capitals"
 
 
-def test_the_ordinary_form_begins_with_a_capital():
+def test_the_ordinary_form_starts_with_a_capital():
     assert ordinary("“WHAT DO I SEE”, I ASK.", "en") == "“What do I see”, I ask."
     assert ordinary("WHAT I SEE", "de") == "What i see"
     assert ordinary("ÄPFEL", "de") == "Äpfel"

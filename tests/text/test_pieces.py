@@ -11,7 +11,7 @@ from tests.inference import tiny
 # The tokenizer uses U+2581 for a blank.
 @hypothesis.given(strategies.text(strategies.characters(exclude_characters="▁", exclude_categories=["Cs"])))
 @hypothesis.settings(deadline=None)
-def test_words_are_what_blanks_separate(text):
+def test_blanks_separate_words(text):
     text = repair(text)
     pieces = tiny.tokenizer().pieces(tiny.tokenizer().encode(text))
     assert len(word_starts(pieces)) == len([word for word in text.split(" ") if word])

@@ -26,7 +26,7 @@ def test_hard_boundaries_are_found():
         assert measured(by_rules, corpus_of_language).f1 > 95, language
 
 
-def test_a_sentence_alone_is_one():
+def test_a_single_sentence_is_not_split():
     """This holds for nearly all of these difficult sentences, some of which a reader might split as well."""
     lines = [line.split("\t") for line in PATH.read_text(encoding="utf-8").splitlines()]
     wrong = [text for language, _, text in lines if len(texts_of(text, language)) != 1 and "|" not in text]
@@ -57,7 +57,7 @@ def test_blank_texts_have_no_sentences():
         assert find_sentences(text, "en") == []
 
 
-def test_what_stands_between_sentences_that_touch():
+def test_the_space_between_adjacent_sentences():
     assert texts_of("你好。再见！他说：“好。”", "zh") == ["你好。", "再见！", "他说：“好。”"]
     assert [blank_between(language) for language in ("zh", "ja-JP", "ZH_tw", "cmn_Hans")] == [""] * 4
     assert [blank_between(language) for language in ("en", "de-AT", "")] == [" "] * 3

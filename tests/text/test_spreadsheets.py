@@ -48,7 +48,7 @@ WORDS = st.text(alphabet='ab ".,;', max_size=12).filter(lambda text: not (text.s
 
 
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5))
-def test_what_a_spreadsheet_writes_is_read_back(rows):
+def test_rows_written_by_a_spreadsheet_are_read(rows):
     """In the dialect of spreadsheets, cells with tabs, quotes or line breaks are quoted."""
     file = io.StringIO()
     csv.writer(file, "excel-tab", lineterminator="\n").writerows(rows)

@@ -94,7 +94,7 @@ def test_files_come_back(tokenizer, tmp_path):
     assert again.symbols == {} and again.sizes == {"vocab_size": len(SUBWORDS) + 3, "source_vocab_size": None}
 
 
-def test_without_more_entries_it_is_what_it_was(tokenizer):
+def test_without_new_entries_the_vocabulary_is_unchanged(tokenizer):
     assert with_symbols(tokenizer, []).serialized == tokenizer.serialized
     assert spellings(tokenizer, Tokenizer(tokenizer.serialized)) == []
 

@@ -228,7 +228,7 @@ def test_symbols_are_one_token_at_the_beginning_of_a_word(tmp_path, vocab_type):
     assert plain.symbols == {}
 
 
-def test_saving_one_vocabulary_removes_what_was_beside_it(tmp_path):
+def test_saving_one_vocabulary_removes_separate_ones(tmp_path):
     one, other = (train_tokenizer([f"{w} dogs play"] * 30, 275, tmp_path / w, must_have_size=False) for w in "ab")
     path = tmp_path / "vocab.model"
     several = Tokenizer(one.serialized, other)

@@ -89,7 +89,7 @@ def test_a_second_prediction_is_added_and_trained(kind, monkeypatch):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("frozen", [("encoder/*",), ("*embedding*", "decoder/*")])
-def test_frozen_weights_have_no_gradient_and_others_the_same(frozen):
+def test_frozen_weights_have_no_gradient_and_others_are_unaffected(frozen):
     model = make()
     names, still = weight_names(model), frozen_names(weight_names(model), frozen)
     assert 0 < len(still) < len(names)

@@ -31,7 +31,7 @@ def plain(states, table, targets):
 def fused(states, table, targets):
     return tuple(ChunkedLoss(Head(table), 0.1, states.dtype, True)(states, targets, 1.0, kind == "skip_padding"))
 
-def peak():  # in KiB, of this program alone: what getrusage tells begins with the process that started it
+def peak():  # in KiB, of this program only: getrusage includes the parent process
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
 
@@ -41,7 +41,7 @@ targets = tf.random.uniform([8, tokens // 8], 1, vocab_size, tf.int32)
 function = tf.function(plain if kind == "plain" else fused).get_concrete_function(
     tf.TensorSpec([8, None, 64]), table, tf.TensorSpec([8, None], tf.int32)
 )
-function(states[:, :1], table, targets[:, :1])  # what a first run takes
+function(states[:, :1], table, targets[:, :1])  # memory that only the first run takes
 before = peak()
 function(states, table, targets)
 print(peak() - before)

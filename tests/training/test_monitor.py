@@ -79,7 +79,7 @@ def test_records(tmp_path, capsys):
     assert lines[2] == "step 30: validation loss 6.000, perplexity 403.400"
 
 
-def test_resuming_drops_what_will_happen_again(tmp_path):
+def test_resuming_drops_records_of_repeated_steps(tmp_path):
     run = Run(tmp_path)
     monitor = Monitor(run, total_steps=100)
     for step in (10, 20, 30, 40):
@@ -172,7 +172,7 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
-def test_it_goes_on_where_nobody_reads_what_it_prints(tmp_path, monkeypatch, is_terminal):
+def test_training_continues_if_the_output_is_closed(tmp_path, monkeypatch, is_terminal):
     class ClosedOutput(io.StringIO):
         def isatty(self):
             return is_terminal

@@ -92,7 +92,7 @@ def test_launch_train_on_eight_replicas_stays_with_one(tmp_path, train, toleranc
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_eight_replicas_goes_on_with_any_number(tmp_path):
+def test_a_checkpoint_of_eight_replicas_resumes_with_any_number(tmp_path):
     """On one, two, four and eight replicas, losses and validations are the same, since the global batch is."""
     data = tiny_training.make_data(tmp_path)
 

@@ -68,7 +68,7 @@ def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data,
     assert noted == {"model_dir": str(other_run), "checkpoint": chosen, "path": str(path)}
 
 
-def test_averages_alone_are_nothing_to_go_on_from(tmp_path, data, other_run):
+def test_a_run_cannot_resume_from_averages_only(tmp_path, data, other_run):
     shutil.copytree(other_run, tmp_path / "run")
     folder = Run(tmp_path / "run").checkpoints_path
     checkpoints.save_weights(folder, "averaged_last2", 8, saved_weights(other_run, "8"), {})
@@ -91,7 +91,7 @@ def test_the_newest_average_is_the_default_and_moving_averages_are_taken(tmp_pat
     assert_same_weights(make_initialised_trainer(tmp_path / "moving", data, RunCheckpoint(source)), moving)
 
 
-def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other_run):
+def test_weights_of_only_one_run_are_new_or_left_out(tmp_path, data, other_run):
     model = {"num_decoder_layers": 2, "use_attention_bias": False}
     fresh = make_trainer(tmp_path / "fresh", data, model).training.read()["weights"]
     trainer = make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(other_run, "8"), model)
@@ -107,12 +107,12 @@ def test_what_only_one_of_them_has_is_new_or_left_out(tmp_path, data, other_run)
     assert left_out.startswith(f"left out: {len(names)} weights (") and left_out.endswith(f": {', '.join(names)}")
 
 
-def test_other_shapes_are_refused_by_name(tmp_path, data, other_run):
+def test_different_shapes_are_rejected_by_name(tmp_path, data, other_run):
     with pytest.raises(InputError, match=r"different shapes cannot be copied: .*/inner_kernel \(16, 32\) -> \(16, 8\)"):
         make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(other_run, "8"), {"d_ff": 8})
 
 
-def test_further_entries_of_the_vocabulary_are_means_of_what_they_were(tmp_path, data, other_run):
+def test_new_entries_of_the_vocabulary_are_means_of_their_old_pieces(tmp_path, data, other_run):
     more = dataclasses.replace(data.config, symbols=("<more>",), extend_vocab=3)
     pairs = [(f"<more> {line} ба", line) for line in tiny_training.sentences(50)]
     text = Corpus({"train": lambda: iter(pairs)})

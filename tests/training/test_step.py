@@ -227,7 +227,7 @@ def test_equals_the_formulas(changes):
     "train",
     [pytest.param(EVERYTHING, id="likelihood"), pytest.param(RISK, id="risk", marks=pytest.mark.slow)],
 )
-def test_frozen_weights_stay_bit_for_bit_and_others_move(train):
+def test_frozen_weights_do_not_change_and_others_do(train):
     training = make_step({**train, "frozen": ("encoder/*", "target_embedding/*")}, {}, one_replica())
     start = training.read()["weights"]
     training.run(make_batches(training.config, one_replica()), 2)
@@ -235,7 +235,7 @@ def test_frozen_weights_stay_bit_for_bit_and_others_move(train):
     assert moved == {name for name in start if not name.startswith(("encoder/", "target_embedding/"))}
 
 
-def test_reading_and_writing_go_on_bit_for_bit():
+def test_a_restored_state_continues_bit_for_bit():
     train = {"ema_decay": 0.9}
     model = {"dropout_rate": 0.3}
     training = make_step(train, model, one_replica())
@@ -252,7 +252,7 @@ def test_reading_and_writing_go_on_bit_for_bit():
     assert int(training.step) == 5 and any((array != state["ema"][name]).any() for name, array in arrays.items())
 
 
-def test_the_state_of_another_model_is_refused(plain_training):
+def test_the_state_of_a_different_model_is_rejected(plain_training):
     training = plain_training
     state = training.read()
     name = training.names[0]
@@ -313,7 +313,7 @@ def test_dropout_seeds_differ_between_replicas(many_replicas):
 
 @pytest.mark.quick("2-train1")
 @pytest.mark.parametrize(("rows", "train"), [(1, {}), (2, {}), (1, {"jit_compile": True, "static_shapes": True})])
-def test_streams_may_have_fewer_rows_than_others_or_none(rows, train, plain_training):
+def test_streams_can_have_fewer_rows_or_none(rows, train, plain_training):
     training = make_step(train, {}, devices(1)) if train else plain_training
     training.fill_model()
     source = np.arange(rows * 4, dtype=np.int32).reshape(rows, 4) % 7 + 3

@@ -52,7 +52,7 @@ def test_it_is_traced_once_and_copied_nowhere():
     assert "AddV2" not in [node.op for node in graph.node]
 
 
-def test_what_it_captures_and_changes():
+def test_captured_and_changed_variables():
     """Networks do neither; for other functions, the result equals that of a `tf.function`."""
     factor, count = tf.constant(2.0), tf.Variable(0)
 

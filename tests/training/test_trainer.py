@@ -206,7 +206,7 @@ def test_a_signal_when_a_validation_is_due_leaves_it_to_the_next_start(monkeypat
 
 
 @pytest.mark.integration
-def test_a_finished_run_stays_as_it_is(monkeypatch, tmp_path, data, scripted):
+def test_a_finished_run_is_unchanged(monkeypatch, tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=4)
     before = Run(tmp_path).metrics_path.read_bytes()
@@ -259,7 +259,7 @@ def test_settings_may_change_until_something_is_saved(tmp_path, data, scripted):
 
 
 @pytest.mark.parametrize("has_files", [True, False])
-def test_other_text_is_refused_where_all_lengths_are_the_same(tmp_path, data, scripted, has_files):
+def test_different_text_with_the_same_lengths_is_rejected(tmp_path, data, scripted, has_files):
     del scripted
     run, folder = Run(tmp_path / "run"), data.directory.parent
     other = str.maketrans("bdfgk", "dfgkb")

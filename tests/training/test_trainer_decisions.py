@@ -18,7 +18,7 @@ from tests.training.tiny_training import assert_same_end, best_step, make_traine
 
 
 @pytest.mark.integration
-def test_divergence_says_where_and_what_is_left(monkeypatch, tmp_path, data, scripted):
+def test_divergence_is_reported_with_the_last_valid_checkpoint(monkeypatch, tmp_path, data, scripted):
     del scripted
     settings = {"log_steps": 4, "steps_per_call": 3}  # Step 6 is the second of three in a call.
     train(tmp_path, data, max_steps=4, **settings)

@@ -107,7 +107,7 @@ def test_workers_that_see_an_older_checkpoint_look_again(monkeypatch, tmp_path, 
     assert [line["step"] for line in records(tmp_path, "train")] == list(range(1, 9))
 
 
-def test_workers_that_go_on_seeing_different_checkpoints(monkeypatch, tmp_path, data, scripted):
+def test_workers_that_keep_seeing_different_checkpoints(monkeypatch, tmp_path, data, scripted):
     del scripted
     pauses = []
     monkeypatch.setattr(trainer_module.time, "sleep", pauses.append)
@@ -136,7 +136,7 @@ def test_one_training_at_a_time(monkeypatch, tmp_path, data, scripted):
 
 
 @pytest.mark.integration
-def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scripted):
+def test_files_of_a_killed_training_are_removed_at_the_next_start(tmp_path, data, scripted):
     del scripted
     train(tmp_path, data, max_steps=4)
     half = Run(tmp_path).checkpoints_path / ".tmp_step_00000008"
@@ -148,7 +148,7 @@ def test_what_a_killed_training_left_goes_at_the_next_start(tmp_path, data, scri
 
 
 @pytest.mark.integration
-def test_an_error_of_reading_is_told_as_it_is(monkeypatch, tmp_path, data):
+def test_a_read_error_is_reported_unchanged(monkeypatch, tmp_path, data):
     """TensorFlow would replace the error of a Python function with its own, whose message has forty lines."""
 
     def read(self, rows, length=None):

@@ -22,7 +22,7 @@ def test_a_tree_is_read_and_written():
     assert tree.words() == ["The", "dog", "barks"]
 
 
-def test_what_is_written_is_read_again():
+def test_written_trees_can_be_read():
     for tree in itertools.chain.from_iterable(pairs(300)):
         assert parse(str(tree)) == [tree]
 

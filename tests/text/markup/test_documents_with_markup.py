@@ -126,7 +126,7 @@ def test_an_identical_translation_gives_the_same_document(documents, markup):
 @pytest.mark.parametrize(
     "line", ["Progress: %d%% done.", "Total: {n}{unit} a day", "Total: {n} {unit}", "See {a} {b}{c}."]
 )
-def test_placeholders_side_by_side_stay_so(line):
+def test_adjacent_placeholders_stay_adjacent(line):
     parsed = MarkedDocument.parsed(line, "placeholders", "in")
     assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == line
 
@@ -141,14 +141,14 @@ def test_placeholders_side_by_side_stay_so(line):
         '<p><i class="fa"></i>Home</p>',
     ],
 )
-def test_what_translates_to_itself_keeps_its_blanks_and_the_words_of_its_elements(document):
+def test_an_identical_translation_keeps_blanks_and_the_words_of_elements(document):
     parsed = MarkedDocument.parsed(document, "html", "in")
     assert parsed.filled([identity(segment.text) for segment in parsed.segments]) == document
 
 
 @pytest.mark.parametrize("declaration", ["", '<?xml version="1.0"?>', '<?xml version="1.0"?>\n', "<!-- c -->\n"])
 @pytest.mark.parametrize("doctype", ["html", 'd [\n<!ENTITY foo "bar"><!-- d -->\n]', 'd SYSTEM "d.dtd"'])
-def test_the_document_type_stays_as_it_is(declaration, doctype):
+def test_the_document_type_is_kept(declaration, doctype):
     document = f"{declaration}<!DOCTYPE {doctype}>\n<d><p>A <b>dog</b>.</p></d>\n"
     parsed = MarkedDocument.parsed(document, "xml", "in.xml")
     assert [segment.text for segment in parsed.segments] == ["A dog."]

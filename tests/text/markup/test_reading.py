@@ -43,7 +43,7 @@ def test_code_of_php_may_contain_the_end_of_a_tag():
     assert [part.raw for part in parts if part.kind == "text"] == ["A ", "dog ", "b<?php c"]
 
 
-def test_what_is_never_closed():
+def test_unclosed_elements():
     parts = html_parts("<ul><li translate=no>X<li>Yes</ul><p>Rest</p><pre>a <b>b</b>")
     assert [part.raw for part in parts if part.kind == "text"] == ["Yes", "Rest"]
     assert [part.raw for part in parts if part.kind == "whole"] == ["<li translate=no>X", "<pre>a <b>b</b>"]

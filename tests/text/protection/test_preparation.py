@@ -31,7 +31,7 @@ def copied(text: str) -> list[Sentence]:
     ]
 
 
-def test_a_line_that_is_read_as_it_is_needs_no_preparation():
+def test_plain_lines_need_no_preparation():
     assert preparation("urls", num_tokens=num_tokens)("A man eats. THE dog runs with NASA.") is None
 
 
@@ -47,7 +47,7 @@ def test_spans_stay_at_first_if_the_model_knows_their_characters():
 
 
 @pytest.mark.parametrize("line", ["😊", "????", "我爱 - 北京!", "https://x.org", "😊 😊\n★"])
-def test_a_line_without_words_stays_as_it_is(line):
+def test_a_line_without_words_is_unchanged(line):
     prepared = preparation("urls")(line, keeps_spans=False)
     assert prepared.text == "" and prepared.finished([]).text == line
 

@@ -37,7 +37,7 @@ def test_missing_workers_are_named(addresses, capsys):
     assert capsys.readouterr().err == f"worker 1 waits for worker 0 ({addresses[0]}), 2 ({addresses[2]})\n"
 
 
-def test_a_worker_waits_also_where_nobody_reads_what_it_prints(addresses, monkeypatch):
+def test_a_worker_waits_even_if_its_output_is_closed(addresses, monkeypatch):
     errors = mock.Mock(write=mock.Mock(side_effect=BrokenPipeError))
     monkeypatch.setattr(sys, "stderr", errors)
     with pytest.raises(WorkerLostError):

@@ -168,7 +168,7 @@ def test_workers_equal_replicas_of_one_process(tmp_path, make_flags, replicas_of
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number, status", [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, make_flags, number, status):
+def test_a_waiting_worker_reports_it_and_can_be_stopped(tmp_path, make_flags, number, status):
     environment = worker_processes.tf_config(2)[1]
     with running([make_flags(tmp_path / "run")], tmp_path, [environment]) as workers:
         workers.wait_for(lambda: "worker 1 waits for worker 0 (127.0.0.1:" in workers.output(0))
@@ -178,7 +178,7 @@ def test_a_worker_that_waits_for_others_says_so_and_can_be_stopped(tmp_path, mak
 
 
 @pytest.mark.slow
-def test_stopped_and_killed_workers_go_on_as_if_nothing_had_been(tmp_path, make_flags):
+def test_stopped_and_killed_workers_resume_without_a_difference(tmp_path, make_flags):
     """Sends SIGKILL to either worker, and SIGTERM to one and to all: each time, all stop and resume together."""
     flags = make_flags(tmp_path / "run", train__ema_decay=0.9)
 
@@ -258,7 +258,7 @@ def test_limits_and_patience_end_all_at_the_same_step(tmp_path, make_flags):
 
 
 @pytest.mark.slow
-def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
+def test_settings_that_workers_must_share(tmp_path, make_flags):
     """Workers must share the directory, the settings and a new run; otherwise each ends with one line."""
     short = {"train__max_steps": 4, "train__checkpoint_steps": 4}
     train_together(2, make_flags(tmp_path / "run", **short), tmp_path)
@@ -280,7 +280,7 @@ def test_what_the_workers_must_have_in_common(tmp_path, make_flags):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_two_workers_goes_on_in_one_process(tmp_path, make_flags):
+def test_a_checkpoint_of_two_workers_resumes_in_one_process(tmp_path, make_flags):
     changes = {"model__dropout_rate": 0.0, "train__validation_steps": 5}
     half = make_flags(tmp_path / "run", **changes, train__max_steps=10)
     train_together(2, half, tmp_path)

@@ -97,14 +97,14 @@ def test_learned_positions_are_whole():
         ),
     ],
 )
-def test_what_would_not_be_split_is_refused(count, settings, message):
+def test_settings_that_cannot_be_split_are_rejected(count, settings, message):
     with pytest.raises(InputError) as refused:
         parts(count, **settings)
     assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("family", sorted(TINY.keys() - {"transformer"}))
-def test_families_of_other_layers_are_refused_where_their_layers_are_most_of_them(family):
+def test_families_with_mostly_other_layers_are_rejected(family):
     with pytest.raises(InputError, match="--model_parallel=2 would split only"):
         weight_layout(make_model(TINY[family]), Mesh(2))
 

@@ -32,7 +32,7 @@ except WorkerLostError as error:
 
 @pytest.mark.integration
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_process_that_is_alone_says_so_and_ends(index):
+def test_a_single_process_ends_with_an_error(index):
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
     command = [sys.executable, "-c", ALONE, str(index), *addresses]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -41,7 +41,7 @@ def test_a_process_that_is_alone_says_so_and_ends(index):
     assert f"worker {index} did not meet all 2 at {addresses[0]} in 0 minutes\n" == done.stdout
 
 
-def test_what_joining_raises_comes_out(monkeypatch):
+def test_errors_of_joining_are_raised(monkeypatch):
     def fail(*arguments, **settings):
         assert threading.current_thread() is not threading.main_thread()
         raise RuntimeError("must be called before any JAX calls")
@@ -59,7 +59,7 @@ def test_tensorflow_may_have_started_before(monkeypatch):
     assert jax_workers.make_jax_devices().num_replicas_in_sync == len(jax.devices())
 
 
-def test_a_process_waits_also_where_nobody_reads_what_it_prints(monkeypatch):
+def test_a_process_waits_even_if_its_output_is_closed(monkeypatch):
     errors = mock.Mock(write=mock.Mock(side_effect=BrokenPipeError))
     monkeypatch.setattr(
         jax.distributed, "initialize", lambda *arguments, **settings: wait_until(lambda: errors.write.called)
@@ -79,7 +79,7 @@ def test_a_process_waits_also_where_nobody_reads_what_it_prints(monkeypatch):
         ("UNAVAILABLE: Gloo all-reduce failed: connection closed by peer", WorkerLostError),
     ],
 )
-def test_only_what_another_process_can_be_at_fault_for_is_a_lost_worker(message, kind):
+def test_only_errors_that_other_processes_can_cause_are_lost_workers(message, kind):
     workers = object.__new__(JaxWorkers)
     workers.count, workers.index = 2, 0
     with pytest.raises(kind, match=message.partition(":")[2]), workers.raising_worker_lost():

@@ -95,7 +95,7 @@ def steps(folder):
     return json.loads((folder / "steps.json").read_text())
 
 
-def test_a_run_goes_on_as_on_tensorflow(folder):
+def test_a_run_resumes_as_on_tensorflow(folder):
     assert_same_numbers(folder / "jax", folder / "tensorflow", tolerance=1e-5)
     assert [line["step"] for line in records(folder / "jax", "train")] == [*range(1, LAST + 1)]
 
@@ -116,11 +116,11 @@ def test_split_weights_learn_as_whole_ones(steps):
     assert len(steps["(2, 2)"]["loss"]) == 20
 
 
-def test_one_device_goes_on_with_what_four_had(steps):
+def test_one_device_resumes_the_state_of_four(steps):
     assert_same_steps(steps["(1, 1) goes on"], steps["(2, 2) goes on"])
 
 
-def test_the_devices_of_a_replica_drop_what_one_device_drops(steps):
+def test_the_devices_of_a_replica_have_the_dropout_of_one_device(steps):
     assert_same_steps(steps["(1, 4) with dropout"], steps["(1, 1) with dropout"])
     assert len(steps["(1, 4) with dropout"]["loss"]) == 20
     assert not math.isclose(steps["(1, 4) with dropout"]["loss"][0], steps["(1, 1)"]["loss"][0], rel_tol=1e-3)
@@ -166,7 +166,7 @@ def test_two_processes_train_as_one(folder, data, tmp_path, monkeypatch):
     assert_same_numbers(mirror.path, folder / "tensorflow", tolerance=1e-5)
 
 
-def test_what_is_not_offered_is_named(folder):
+def test_unsupported_settings_are_named(folder):
     assert json.loads((folder / "refusals.json").read_text()) == {
         "none": "4 replicas on cpu",
         "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape",
