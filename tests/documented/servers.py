@@ -79,4 +79,4 @@ class Servers:
             try:
                 assert httpx.get(url, timeout=sizes.SECONDS).status_code == 200
             finally:
-                process.terminate()
+                process.kill()  # TensorBoard sometimes keeps running after SIGTERM
