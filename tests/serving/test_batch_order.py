@@ -71,7 +71,7 @@ def test_calls_that_cannot_be_split_are_limited_to_four_batches(make_batcher):
     assert wait_for(submit(batcher, function, 5000)) == [10000]
     assert wait_for(submit(batcher, function, 250, 1, 1, 1)) == [500, 2, 2, 2]
     with pytest.raises(
-        ServingError, match="'double' .* 5 sentences.* are 1250 bytes.* 1000, four times max_batch_bytes"
+        ServingError, match="'double' .* 5 sentences.* have 1250 bytes.* 1000, four times max_batch_bytes"
     ) as caught:
         submit(batcher, function, 250, 1, 1, 1, 1)
     assert caught.value.code is Code.INVALID_ARGUMENT

@@ -84,7 +84,7 @@ def test_failed_versions_are_retried_a_few_times(folder, caplog):
     for tries in (2, 3, 3):
         versions.poll()
         assert caplog.text.count("version 1 of mine cannot be loaded") == tries
-    assert caplog.text.count("tried again in 0 s") == 2 and caplog.text.count("when its files change") == 1
+    assert caplog.text.count("next attempt in 0 s") == 2 and caplog.text.count("when its files change") == 1
     # Changed files reset the number of attempts.
     write_version(folder, 1, "as bad")
     for tries in (4, 5, 6, 6):

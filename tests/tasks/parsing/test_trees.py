@@ -29,7 +29,7 @@ def test_written_trees_can_be_read():
 
 def test_trees_take_several_lines_or_share_one():
     lines = ["( (S", "   (NN a))", "", ")(X (NN b)) (Y", "(NN c))"]
-    assert [(number, str(tree)) for number, tree in parse(lines)] == [
+    assert [(number, str(tree)) for number, tree in read_trees(lines)] == [
         (1, "(TOP (S (NN a)))"),
         (4, "(X (NN b))"),
         (4, "(Y (NN c))"),
