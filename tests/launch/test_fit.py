@@ -114,11 +114,11 @@ def test_each_call_resumes_where_the_last_one_was_killed(fitted: tuple[Path, lis
     folder, (preparing, checking, training, choosing, scoring, exporting, describing, last, again) = fitted
     assert "2. Training" not in preparing and "1. Text" not in checking
     assert "resuming after an interruption" in training and "2. Training" in training
-    assert "already prepared" in choosing and "kept:" not in choosing
+    assert "already prepared" in choosing and "chosen:" not in choosing
     # Held-out pairs do not count as excluded.
     assert "train: 560 pairs" in choosing and "excluded from training" not in choosing
     assert "step 12: reached train.max_steps" in choosing
-    assert "was trained for 100 minutes before" in scoring and "kept:" in scoring and "BLEU" not in scoring
+    assert "was trained for 100 minutes before" in scoring and "chosen:" in scoring and "BLEU" not in scoring
     assert "BLEU" in exporting and "exported" not in exporting
     (score,) = re.findall(r"^BLEU ([\d.]+) ", exporting, re.MULTILINE)
     assert ("BLEU below 2 is very low" in exporting) == (float(score) < 2)
