@@ -34,7 +34,7 @@ class FullyTranslated:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    export_dir = page_model.save(tmp_path_factory.mktemp("export"), grows=True)
+    export_dir = page_model.save(tmp_path_factory.mktemp("export"), streams=True)
     options = ServingOptions(str(export_dir), name="model", rest_port=0, grpc_port=0, grace_seconds=5)
     server = Server(options, fields=[MarkupField(FullyTranslated)])
     server.start()
