@@ -185,7 +185,7 @@ def test_other_tasks_do_not_protect_spans():
     (translation,) = copier(data=data).translate(["A man 😊 runs"])
     assert translation.unknown == ()
     for settings in ({"protect": ("urls",)}, {"case": "fallback"}):
-        with pytest.raises(InputError, match=f"^decode.{next(iter(settings))}: not supported for the task summarisation"):
+        with pytest.raises(InputError, match=f"^decode.{next(iter(settings))}: not supported for the task"):
             copier(settings=DecodeConfig(**settings), data=data)
 
 
