@@ -184,7 +184,7 @@ def tensor_proto(dtype, sizes, **values):
         (tensor_proto(types_pb2.DT_STRING, [-1], string_val=[b"a"]), ["'text'", "shape", "-1"]),
         # Unpacking this tensor took as long as ten translations.
         (tensor_proto(types_pb2.DT_STRING, [5000], string_val=[b"a"]), ["5000 sentences in a request: the limit is"]),
-        # Computing the product of so many sizes blocked the server for seconds.
+        # The server once took seconds to multiply this many dimensions.
         (
             tensor_proto(types_pb2.DT_STRING, [2**62] * 1000, string_val=[b"a"]),
             ["'text' has 1000 dimensions: the limit is 16"],

@@ -65,5 +65,5 @@ def all_numbers() -> dict[str, dict[str, Any]]:
     steps = {mesh: step_on(*mesh) for mesh in ((1, 1), (2, 2))}
     actual = {str(mesh): numbers(step, STEPS) for mesh, step in steps.items()}
     steps[1, 1].write(steps[2, 2].read(), STEPS)
-    actual |= {f"{mesh} goes on": numbers(steps[mesh], FURTHER) for mesh in ((1, 1), (2, 2))}
+    actual |= {f"{mesh} resumed": numbers(steps[mesh], FURTHER) for mesh in ((1, 1), (2, 2))}
     return actual | {f"{mesh} with dropout": numbers(step_on(*mesh, 0.3), STEPS) for mesh in ((1, 1), (1, 4))}

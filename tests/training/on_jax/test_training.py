@@ -117,7 +117,7 @@ def test_split_weights_learn_as_whole_ones(steps):
 
 
 def test_one_device_resumes_the_state_of_four(steps):
-    assert_same_steps(steps["(1, 1) goes on"], steps["(2, 2) goes on"])
+    assert_same_steps(steps["(1, 1) resumed"], steps["(2, 2) resumed"])
 
 
 def test_the_devices_of_a_replica_have_the_dropout_of_one_device(steps):
