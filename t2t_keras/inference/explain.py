@@ -199,7 +199,9 @@ def alignment_function(model: SearchedModel) -> Callable[[np.ndarray, np.ndarray
 
 def _remove_padding(weights: np.ndarray, target_pieces: Sequence[str], source_pieces: Sequence[str]) -> np.ndarray:
     """Removes padding and end symbols from attention: float [target_len, source_len]."""
-    target_len, source_len = (len(pieces) - (pieces[-1:] == (END,)) for pieces in (target_pieces, source_pieces))
+    target_len, source_len = (
+        len(pieces) - (len(pieces) > 0 and pieces[-1] == END) for pieces in (target_pieces, source_pieces)
+    )
     return weights[:target_len, :source_len]
 
 
