@@ -160,16 +160,6 @@ class WordAlignment:
         return " ".join(f"{source}-{target}" for source, target in self.links)
 
 
-def token_links(
-    source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray
-) -> list[tuple[int, int]]:
-    """Links tokens by attention, [target_len, source_len]: one pair (source, target) per target token.
-
-    End symbols are not linked; `weights` may have padding at the end.
-    """
-    return _links(_remove_padding(weights, target_pieces, source_pieces))
-
-
 def join_word_alignments(parts: Sequence[WordAlignment]) -> WordAlignment:
     """Joins the alignments of a line's parts, in order."""
     source_words = target_words = 0

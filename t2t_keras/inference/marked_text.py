@@ -1,12 +1,14 @@
 """Translates documents with markup, whose tags are placed by the alignment of the translator's model."""
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.documents import MarkedDocument
-from t2t_keras.text.markup.placing import AlignedText
+from t2t_keras.text.markup.placing import AlignedText, Link
 from t2t_keras.text.pieces import BLANK, END, byte_of
 
 if TYPE_CHECKING:
@@ -33,12 +35,38 @@ def translate_marked(
     return results, [[next(translations) for _ in document.segments] for document in documents]
 
 
+class TokenLinks(NamedTuple):
+    """Links between tokens, as pairs (source position, target position), without end symbols.
+
+    Attributes:
+        links: each target token with the source token that it attends to most, unless that is an end symbol.
+        weak_links: each source token without a link, with the target token that attends to it most.
+    """
+
+    links: list[tuple[int, int]]
+    weak_links: list[tuple[int, int]]
+
+
+def token_links(source_pieces: Sequence[str], target_pieces: Sequence[str], weights: np.ndarray) -> TokenLinks:
+    """Links tokens by attention, float [target_len, source_len], possibly with padding at the end."""
+    sources, targets = (
+        [place for place, piece in enumerate(pieces) if piece != END] for pieces in (source_pieces, target_pieces)
+    )
+    if not sources or not targets:
+        return TokenLinks([], [])
+    weights = weights[targets, : len(source_pieces)]  # --> [targets, source_len]
+    pairs = zip(map(int, weights.argmax(1)), targets, strict=True)
+    links = [(source, target) for source, target in pairs if source_pieces[source] != END]
+    missing = sorted(set(sources) - {source for source, _ in links})
+    return TokenLinks(links, [(source, targets[weights[:, source].argmax()]) for source in missing])
+
+
 def aligned(
     text: str,
     translation: str,
     sources: Sequence[Sequence[str]],
     targets: Sequence[Sequence[str]],
-    links: Sequence[Sequence[tuple[int, int]]],
+    links: Sequence[TokenLinks],
 ) -> AlignedText:
     """Converts links between tokens to links between spans of characters.
 
@@ -48,16 +76,21 @@ def aligned(
         sources: the source pieces of each part. The first one may be missing in the text, like a language tag that is
             put in front of each part.
         targets: the target pieces of each part.
-        links: the links (source position, target position) of each part's tokens.
+        links: the links of each part's tokens.
     """
     source_places, target_places = _places(sources, text), _places(targets, translation)
-    text_links = []
-    for part, part_links in enumerate(links):
-        for source, target in part_links:
+
+    def text_links(part: int, pairs: Sequence[tuple[int, int]]) -> Iterator[Link]:
+        for source, target in pairs:
             target_place, source_place = target_places[part][target], source_places[part][source]
             if target_place and source_place:
-                text_links.append((*target_place, *source_place))
-    return AlignedText(translation, tuple(text_links))
+                yield *target_place, *source_place
+
+    return AlignedText(
+        translation,
+        tuple(link for part, each in enumerate(links) for link in text_links(part, each.links)),
+        tuple(link for part, each in enumerate(links) for link in text_links(part, each.weak_links)),
+    )
 
 
 def _places(parts: Sequence[Sequence[str]], text: str) -> list[list[tuple[int, int] | None]]:

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.marked_text import aligned
+from t2t_keras.inference.marked_text import TokenLinks, aligned
 from t2t_keras.inference.request import Ids, Request
 from t2t_keras.inference.translation import Translation
 from t2t_keras.text.markup.placing import AlignedText
@@ -14,8 +14,7 @@ from t2t_keras.text.repair import repair
 from t2t_keras.text.text_tokenizer import TextTokenizer
 
 Translate = Callable[[Sequence[str | Request]], list[list[Translation]]]
-# Returns the links (source position, target position) of pairs of token sequences.
-LinkTokens = Callable[[Sequence[Ids], Sequence[Ids]], list[list[tuple[int, int]]]]
+LinkTokens = Callable[[Sequence[Ids], Sequence[Ids]], list[TokenLinks]]
 
 
 class ProtectedLines:
@@ -148,12 +147,12 @@ class ProtectedLines:
                 results[-1].append(Sentence(before, source, text))
         return results
 
-    def _links(self, translations: Sequence[Translation]) -> list[list[tuple[int, int]]]:
+    def _links(self, translations: Sequence[Translation]) -> list[TokenLinks]:
         """Returns the links of each part of translations; raises an `InputError` if the model offers no attention."""
         sources = [ids for each in translations for ids in each.source_ids]
         return self._link_tokens(sources, [ids for each in translations for ids in each.token_ids]) if sources else []
 
-    def _aligned(self, source: str, translation: Translation, links: list[list[tuple[int, int]]]) -> AlignedText:
+    def _aligned(self, source: str, translation: Translation, links: list[TokenLinks]) -> AlignedText:
         sources = [self._tokenizer.source.pieces(ids) for ids in translation.source_ids]
         targets = [self._tokenizer.pieces(ids) for ids in translation.token_ids]
         return aligned(source, translation.text, sources, targets, links)

@@ -7,7 +7,7 @@ from typing import cast, get_args
 import numpy as np
 
 from t2t_keras.errors import InputError
-from t2t_keras.inference.marked_text import aligned
+from t2t_keras.inference.marked_text import aligned, token_links
 from t2t_keras.text.markup.documents import MarkedDocument, Markup
 from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.pieces import END
@@ -64,10 +64,8 @@ def aligned_output(text: str, outputs: Mapping[str, np.ndarray]) -> AlignedText:
         sources, targets = [slice(0, len(source))], [slice(0, len(target))]
     links = []
     for source_part, target_part in zip(sources, targets, strict=True):
-        weights = np.array(outputs["attention"][0, target_part, source_part])
-        weights[:, [piece == END for piece in source[source_part]]] = -1.0
-        ends = [piece == END for piece in target[target_part]]
-        links.append([(int(row.argmax()), place) for place, row in enumerate(weights) if not ends[place]])
+        weights = outputs["attention"][0, target_part, source_part]
+        links.append(token_links(source[source_part], target[target_part], weights))
     pieces = [source[part] for part in sources], [target[part] for part in targets]
     return aligned(text, outputs["translation"][0].decode(), *pieces, links)
 

@@ -18,10 +18,10 @@ from t2t_keras.inference.explain import (
     WordAlignment,
     alignment_function,
     explanation_function,
-    token_links,
 )
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.inference.line_preparation import preparation
+from t2t_keras.inference.marked_text import TokenLinks, token_links
 from t2t_keras.inference.protected_lines import ProtectedLines
 from t2t_keras.inference.request import (
     EncodedRequest,
@@ -312,18 +312,17 @@ class Translator:
 
         return self._map_pairs(self._explain, finish, sources, targets)
 
-    def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[tuple[int, int]]]:
-        """Aligns tokens as `Explanation.alignment` does, without keeping the attention of all layers in memory.
+    def link_tokens(self, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[TokenLinks]:
+        """Links the tokens of each pair of sequences by the attention that `Explanation.alignment` uses.
 
-        Returns:
-            For each pair of sequences, one link (source position, target position) per target token.
+        It does not keep the attention of all layers in memory.
 
         Raises:
             InputError: the model does not offer its attention.
         """
         attention_views(self.model)  # raises if the model does not offer it
 
-        def finish(source: Ids, target: Ids, weights: np.ndarray) -> list[tuple[int, int]]:
+        def finish(source: Ids, target: Ids, weights: np.ndarray) -> TokenLinks:
             return token_links(*self._pieces(source, target), weights)
 
         return self._map_pairs(self._alignment_attention, finish, sources, targets)

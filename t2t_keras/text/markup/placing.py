@@ -26,10 +26,13 @@ class AlignedText:
         text: the translation.
         links: (start, end, source start, source end) of aligned pieces, as character positions in the translation and
             in the source.
+        weak_links: the same, from each source piece without a link to the piece of the translation that attends to it
+            most. They place an element whose words have no links.
     """
 
     text: str
     links: tuple[Link, ...]
+    weak_links: tuple[Link, ...] = ()
 
     @classmethod
     def unchanged(cls, text: str) -> "AlignedText":
@@ -46,12 +49,14 @@ class _Unit:
         source: index of the source unit that it is aligned with, or -1.
         space: the space before it, or "".
         raw: its spelling in the document, for a unit that is the same as in the source; else None.
+        weak_sources: indices of the source units with a weak link to it.
     """
 
     text: str
     source: int
     space: str
     raw: str | None = None
+    weak_sources: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +155,9 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
         for span in units(text)
         if not any(True for _ in _overlaps(invented, *span)) and not _is_invented(text[slice(*span)], segment)
     ]
-    sources = aligned_sources(translation.links, targets, [(unit.start, unit.end) for unit in segment.units])
+    source_places = [(unit.start, unit.end) for unit in segment.units]
+    sources = aligned_sources(translation.links, targets, source_places)
+    weak_sources = [tuple(each) for each in _weights(translation.weak_links, targets, source_places)]
     unchanged = _unchanged_words(segment, [text[slice(*span)] for span in targets], sources)
     words = [unit.word for unit in segment.units]
     target_units = []
@@ -159,7 +166,7 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
         space = previous if previous.isspace() else ""
         word = unchanged.get(number)
         if word is None:
-            target_units.append(_Unit(text[start:end], sources[number], space))
+            target_units.append(_Unit(text[start:end], sources[number], space, weak_sources=weak_sources[number]))
             continue
         for source in range(bisect.bisect_left(words, word), bisect.bisect_right(words, word)):
             unit = segment.units[source]
@@ -183,12 +190,20 @@ def aligned_sources(
         targets: disjoint ranges (start, end) of the translation in order.
         sources: disjoint ranges of the source in order.
     """
+    weights = _weights(links, targets, sources)
+    return [max(each.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))[0] for each in weights]
+
+
+def _weights(
+    links: Sequence[Link], targets: Sequence[tuple[int, int]], sources: Sequence[tuple[int, int]]
+) -> list[collections.Counter[int]]:
+    """Returns the source ranges with links to each range of a translation, and the weight of their links."""
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
     for target_start, target_end, source_start, source_end in links:
         for number, target_overlap in _overlaps(targets, target_start, target_end):
             for source, source_overlap in _overlaps(sources, source_start, source_end):
                 weights[number][source] += target_overlap * source_overlap
-    return [max(each.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))[0] for each in weights]
+    return weights
 
 
 def _unchanged_words(segment: Segment, targets: Sequence[str], sources: Sequence[int]) -> dict[int, int]:
@@ -283,15 +298,19 @@ def _places(
 ) -> list[_Place]:
     """Returns the places of marks, in the order of the marks; arguments as in `_pieces`.
 
-    Elements get disjoint ranges, and those with the most words in the source are placed first.
+    Elements get disjoint ranges, and those with the most words in the source are placed first. Weak links place the
+    elements for which no range is found otherwise.
     """
     mark_places: dict[int, _Place] = {}
     range_units = _RangeUnits(target_units, target)
     elements = [number for number, mark in enumerate(marks) if mark.closing and mark.end > mark.start]
-    for number in sorted(elements, key=lambda number: marks[number].start - marks[number].end):
+    elements.sort(key=lambda number: marks[number].start - marks[number].end)
+    for is_weak, number in itertools.product((False, True), elements):
+        if number in mark_places:
+            continue
         mark = marks[number]
         is_all = (mark.start, mark.end) == source and target[0] < target[1]
-        start, end = target if is_all else range_units.span(mark)
+        start, end = target if is_all else range_units.span(mark, is_weak=is_weak)
         if start < end:
             mark_places[number] = _Place(mark, start, end)
             range_units.take(start, end)
@@ -323,23 +342,32 @@ class _RangeUnits:
         weights = (1.0 if is_of_word(unit.text[0]) else 0.5 for unit in range_units)
         self._totals = list(itertools.accumulate(weights, initial=0.0))  # of the units before each unit
         self._by_source = sorted((unit.source, number) for number, unit in enumerate(range_units))
+        self._by_weak_source = sorted(
+            (source, number)
+            for number, unit in enumerate(range_units)
+            if is_of_word(unit.text[0])
+            for source in unit.weak_sources
+        )
         self._taken: list[tuple[int, int]] = []
 
     def take(self, start: int, end: int) -> None:
         """Takes the units from `start` to `end` for an element."""
         bisect.insort(self._taken, (start - self._first, end - self._first))
 
-    def span(self, mark: Mark) -> tuple[int, int]:
+    def span(self, mark: Mark, *, is_weak: bool) -> tuple[int, int]:
         """Returns the range of free units that fits an element best; (0, 0) if no free unit comes from the element.
+
+        With `is_weak`, units come from the element by weak links.
 
         In this range, the sum of weights is largest: units from the element have the weight 1, other units -1, and
         punctuation half of that. It is computed by Kadane's algorithm, which needs to visit only the units from the
         element, because a document may have thousands of elements.
         """
-        bounds = (bisect.bisect_left(self._by_source, (source, -1)) for source in (mark.start, mark.end))
+        by_source = self._by_weak_source if is_weak else self._by_source
+        bounds = (bisect.bisect_left(by_source, (source, -1)) for source in (mark.start, mark.end))
         best, span = 0.0, (0, 0)
         total, start, last, last_taken = 0.0, 0, -1, -1
-        for number in sorted(number for _, number in self._by_source[slice(*bounds)]):
+        for number in sorted({number for _, number in by_source[slice(*bounds)]}):
             num_taken = bisect.bisect_left(self._taken, (number + 1, 0))  # ranges that begin before the next unit
             if num_taken and number < self._taken[num_taken - 1][1]:
                 continue
