@@ -46,6 +46,7 @@ from t2t_keras.text.markup.placing import AlignedText
 from t2t_keras.text.text_tokenizer import TextTokenizer, check_tokenizer
 
 _Result = TypeVar("_Result")
+_Texts = TypeVar("_Texts", bound=Iterable[str | Request])
 
 
 class Translator:
@@ -226,6 +227,7 @@ class Translator:
             InputError: as for `translate`, or the model does not offer its attention.
         """
         attention_views(self.model)  # raises if the model does not offer it
+        _check_lines(lines)
         return self._protected.aligned_translations(
             lines, lambda read: self._translations(list(numbered(read, self._encoder)), 1, None, scored=False)
         )
@@ -366,6 +368,8 @@ class Translator:
         Raises:
             InputError: as for `score`.
         """
+        _check_lines(lines)
+        _check_lines(translations, "translations")
         sources = self.tokenizer.source.encode_batch([self.beginning(self.source(line)) for line in lines])
         # If the numbers of lines and translations differ, `check_pairs` raises.
         pairs = enumerate(zip(itertools.chain(lines, itertools.repeat("")), translations, strict=False), start=1)
@@ -461,8 +465,8 @@ class Translator:
         return translations_of_result(result, sources, self.tokenizer, num_best)
 
 
-def _check_lines(lines: Iterable[str | Request]) -> Iterable[str | Request]:
+def _check_lines(lines: _Texts, name: str = "lines") -> _Texts:
     """Returns the lines; raises a TypeError for a single string, whose characters would be taken for lines."""
     if isinstance(lines, str):
-        raise TypeError("`lines` must be a sequence of texts, such as a list of one text, not a single text")
+        raise TypeError(f"`{name}` must be a sequence of texts, such as a list of one text, not a single text")
     return lines

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -61,10 +62,20 @@ def test_translations_keep_the_order_of_lines():
 
 
 def test_single_strings_are_rejected():
-    calls = (lambda text: copier().translate(text), lambda text: next(copier().translate_stream(text)))
-    for call in calls:
-        with pytest.raises(TypeError, match="`lines` must be a sequence of texts"):
-            call("A dog.")
+    translator = Translator(tiny.tokenizer(), tiny.transformer())
+    calls: dict[str, list[Callable[[str], object]]] = {
+        "lines": [
+            translator.translate,
+            translator.translate_aligned,
+            lambda text: next(translator.translate_stream(text)),
+            lambda text: translator.score(text, ["Ein Hund."]),
+        ],
+        "translations": [lambda text: translator.explain(["A dog."], text)],
+    }
+    for argument, functions in calls.items():
+        for function in functions:
+            with pytest.raises(TypeError, match=f"`{argument}` must be a sequence of texts"):
+                function("A dog.")
 
 
 def test_unusual_lines_give_one_line_each():
