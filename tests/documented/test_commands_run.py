@@ -14,7 +14,7 @@ import pytest
 from tests.formats import hub
 from tests.s3_server import s3_server
 
-from . import given_files, sizes
+from . import input_files, sizes
 from .pages import COMMANDS
 from .reader import Reader, reader
 
@@ -26,7 +26,7 @@ PAGES = list(dict.fromkeys(each.page for each in COMMANDS if not sizes.reason_no
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("files")
-    given_files.write_files(folder)
+    input_files.write_files(folder)
     return folder
 
 

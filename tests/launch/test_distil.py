@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 SOURCES = ["A man\r", "", "Two dogs play", "A ladder. Snow barks!", "one of them", "The quick fox", "dog"]
 TARGETS = ["Ein Mann", "Leer", "Zwei Hunde spielen", "", "einer von ihnen", "Der Fuchs", "Hund"]
 SEARCH = ["--max_length_offset=3", "--beam_size=4"]
-KILLING = f"--extension={pathlib.Path(__file__).with_name('killing_distil.py')}"
+EXTENSION = f"--extension={pathlib.Path(__file__).with_name('distil_extension.py')}"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def translate(folder: pathlib.Path, lines: list[str], *more: str) -> list[str]:
 @pytest.fixture(scope="module")
 def forward(folder) -> tuple[list[str], list[str]]:
     """The outputs of an uninterrupted call with short chunks."""
-    status, _, errors = distil(folder, "forward", KILLING)
+    status, _, errors = distil(folder, "forward", EXTENSION)
     assert status == 0 and "cut at the limit of 1 x source + 3 tokens" in errors
     return outputs(folder, "forward")
 
@@ -94,12 +94,12 @@ def test_nearest_hypotheses_are_chosen(folder, direction, reference):
 
 def test_killed_calls_resume(folder, forward):
     """Killed before a chunk is recorded, when the outputs contain its lines, and between the renames of the outputs."""
-    calls = [distil(folder, "killed", KILLING, RECORDS=str(records)) for records in (2, 1)]
+    calls = [distil(folder, "killed", EXTENSION, RECORDS=str(records)) for records in (2, 1)]
     assert not (folder / "killed.de").exists() and (folder / "killed.de.part").exists()
-    calls.append(distil(folder, "killed", KILLING, RENAMED="1"))
+    calls.append(distil(folder, "killed", EXTENSION, RENAMED="1"))
     assert [status for status, *_ in calls] == [-signal.SIGKILL] * 3
     assert calls[1][1].endswith("resuming after 2 of 7 pairs\n") and "after 4 of 7 pairs\n" in calls[2][1]
-    status, output, errors = distil(folder, "killed", KILLING)
+    status, output, errors = distil(folder, "killed", EXTENSION)
     assert status == 0 and "already distilled" in output and "cut at the limit" in errors
     assert outputs(folder, "killed") == forward
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 STEPS = 12
 DATA, RUN, EXPORT = f"{BUCKET}/data", f"{BUCKET}/runs/mine", f"{BUCKET}/exports/mine"
-KILLING = pathlib.Path(__file__).with_name("killing.py")
+EXTENSION = pathlib.Path(__file__).with_name("exiting_extension.py")
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +95,10 @@ def uninterrupted(folder, prepared):
 @pytest.fixture(scope="module")
 def killed(folder, prepared):
     """Trains one run several times, each time on an empty disk; all calls but the last are killed in an upload."""
-    attempts, killing = [], f"--extension={KILLING}"
+    attempts, extension = [], f"--extension={EXTENSION}"
     for number in (2, 6, 9):
-        attempts.append(train(folder, f"disk{number}", RUN, killing, UPLOADS=str(number)))
-    return [*attempts, train(folder, "last", RUN, killing)]
+        attempts.append(train(folder, f"disk{number}", RUN, extension, UPLOADS=str(number)))
+    return [*attempts, train(folder, "last", RUN, extension)]
 
 
 def fetch(url: str, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:

@@ -256,7 +256,7 @@ def train_together(
 ) -> tuple[list[int], list[str]]:
     """Trains with two workers on empty disks and with given environments; returns exit statuses and logs."""
     flags = tiny_training.launch_flags(model_dir, data, model=MODEL, **SIZES)
-    flags += [f"--data_dir={data_dir}", f"--extension={Path(__file__).with_name('killing.py')}"]
+    flags += [f"--data_dir={data_dir}", f"--extension={Path(__file__).with_name('exiting_extension.py')}"]
     environments = worker_processes.tf_config(2)
     for index, environment in enumerate(environments):
         environment |= {
