@@ -22,13 +22,33 @@ from t2t_keras.text.words import disjoint
 # Protects nothing, not even unknown characters.
 NOTHING = "nothing"
 
+
+def _not_after(characters: str = "") -> str:
+    """Returns a pattern for a place that follows neither a word nor any of these characters."""
+    return f"(?<!{_of_word(characters)})"
+
+
+def _not_before(characters: str = "") -> str:
+    """Returns a pattern for a place that precedes neither a word nor any of these characters."""
+    return f"(?!{_of_word(characters)})"
+
+
+def _of_word(characters: str = "") -> str:
+    r"""Returns a pattern for a character of a word, or one of these characters.
+
+    Unlike `\w`, it matches no Chinese or Japanese characters, because these languages do not separate words.
+    """
+    return rf"(?!{CHARACTER.pattern})[\w{characters}]"
+
+
 _URL_END = r"\s<>\"“”„«»。，、；：！？「」『』（）【】《》"
-_DOMAIN = r"(?:[\w-]{1,63}\.){1,8}(?:com|org|net|edu|gov|info|io|eu|de|fr|uk)(?![\w-])"
+_DOMAIN = f"(?:(?:{_of_word('-')}){{1,63}}" + r"\.){1,8}(?:com|org|net|edu|gov|info|io|eu|de|fr|uk)" + _not_before("-")
 _URL = (
-    rf"(?<!\w)(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}://|www\.)(?:(?!https?://)[^{_URL_END}])+"
-    rf"|(?<![\w@.-]){_DOMAIN}(?:[/?#][^{_URL_END}]*)?"
+    rf"{_not_after()}(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}://|www\.)(?:(?!https?://)[^{_URL_END}])+"
+    rf"|{_not_after('@.-')}{_DOMAIN}(?:[/?#][^{_URL_END}]*)?"
 )
-_EMAIL = r"(?<![\w.+-])(?:mailto:)?[\w.+%'-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])"
+_MAILBOX = f"(?:{_of_word('.+%-')}|'){{1,64}}"
+_EMAIL = rf"{_not_after('.+-')}(?:mailto:)?{_MAILBOX}@(?:[\w-]{{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{_not_before('-')}"
 
 # Atomic, so that no part of a number is protected, and bounded, so that a long row of numbers takes linear time.
 _DIGITS = r"(?>\d+(?:[.,'’\u00a0\u202f]\d+){0,20})"
@@ -43,11 +63,11 @@ _UNIT = f"(?:{'|'.join(_MEASURES)})[²³]?"
 _CURRENCY = "[$€£¥]|EUR|USD|GBP|CHF|JPY"
 _BLANK = "[ \u00a0\u202f]"
 _NUMBER = (
-    rf"(?<![\w.,$€£¥])[-−+±]?{_DIGITS}(?:{_BLANK}?[-–×x]{_BLANK}?{_DIGITS})?{_BLANK}?"
-    rf"(?:{_UNIT}(?:[/·]{_UNIT})*|{_CURRENCY})(?!\w)"
-    rf"|(?<!\w)(?:[$€£¥]|(?:EUR|USD|GBP|CHF|JPY){_BLANK}){_BLANK}?{_DIGITS}(?!\w)"
-    r"|(?<![\w.])v?\d+(?:\.\d+){2,}(?:-?(?:alpha|beta|rc|dev|post)\.?\d*)?(?!\w)"
-    r"|(?<![\w.])v\d+(?:\.\d+)*(?!\w)"
+    rf"{_not_after('.,$€£¥')}[-−+±]?{_DIGITS}(?:{_BLANK}?[-–×x]{_BLANK}?{_DIGITS})?{_BLANK}?"
+    rf"(?:{_UNIT}(?:[/·]{_UNIT})*|{_CURRENCY}){_not_before()}"
+    rf"|{_not_after()}(?:[$€£¥]|(?:EUR|USD|GBP|CHF|JPY){_BLANK}){_BLANK}?{_DIGITS}{_not_before()}"
+    rf"|{_not_after('.')}v?\d+(?:\.\d+){{2,}}(?:-?(?:alpha|beta|rc|dev|post)\.?\d*)?{_not_before()}"
+    rf"|{_not_after('.')}v\d+(?:\.\d+)*{_not_before()}"
 )
 
 _EXTENSION = (

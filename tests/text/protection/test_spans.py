@@ -26,6 +26,7 @@ def find_texts(finder: SpanFinder, text: str) -> list[str]:
         ("ftp://a/b and s3://bucket/key", ["ftp://a/b", "s3://bucket/key"]),
         ("It says “https://a.org”.", ["https://a.org"]),
         ("见 https://a.org/b，谢谢。（example.com/c）", ["https://a.org/b", "example.com/c"]),
+        ("请访问https://a.org/b，或看example.com吧", ["https://a.org/b", "example.com"]),
         ("Is this it.The end", []),
         ("He said: no://", []),
     ],
@@ -40,6 +41,7 @@ def test_addresses_of_pages(text, spans):
         ("Mail a.b+c@d-e.org, or x@y.co.uk.", ["a.b+c@d-e.org", "x@y.co.uk"]),
         ("<x@y.org>", ["x@y.org"]),
         ("mailto:x@y.org", ["mailto:x@y.org"]),
+        ("联系x@y.org吧", ["x@y.org"]),
         ("at 5@home or @name", []),
     ],
 )
@@ -57,6 +59,7 @@ def test_addresses_of_mail(text, spans):
         ("€5, 5 €, $3.50 and EUR 20", ["€5", "5 €", "$3.50", "EUR 20"]),
         ("version 1.2.3, v2, v2.0 and 2.21.0rc1", ["1.2.3", "v2", "v2.0", "2.21.0rc1"]),
         ("5\u00a0km and 1\u202f000 m", ["5\u00a0km", "1\u202f000 m"]),
+        ("它重10kg了，价格$5元，是v1.2.3版", ["10kg", "$5", "v1.2.3"]),
         ("5 men in 2010 at 5 in the morning, 3.5 times", []),
         ("5 kmh, 5 gx, a5 km and 10th", []),
         ("$1.5M, €2,50x and 5.5 kmh", []),
