@@ -1,4 +1,4 @@
-"""Recipes for training on little text, each compared with a model of the raw text by a paired bootstrap."""
+"""Recipes for training on small corpora, each compared with a model of the raw text by a paired bootstrap."""
 
 import dataclasses
 import math
@@ -146,7 +146,7 @@ def table_of(settings: StudySettings, text_rows: Sequence[Row], other_rows: Sequ
     config = Recipe(trained, DataFacts(), base).config(base)
     return Table(
         "recipes",
-        "Recipes for little text, on validation text: the difference in BLEU from the row "
+        "Recipes for small corpora, on validation text: the difference in BLEU from the row "
         f"{base.name}, and p of sacreBLEU's paired bootstrap with 1,000 samples. Row {base.name}: "
         f"{config.train.max_steps:,} updates of at most {config.train.tokens_per_batch:,} tokens per side; the average "
         f"of the last {config.train.keep_checkpoints} checkpoints, a beam of {config.decode.beam_size}, length penalty "

@@ -1,4 +1,4 @@
-"""The recipes for little text: the changes of each row, its data, and its comparison."""
+"""The recipes for small corpora: the changes of each row, its data, and its comparison."""
 
 import dataclasses
 import math
