@@ -39,6 +39,19 @@ class AlignedText:
         """Returns a text in place of its translation, with each character linked to itself."""
         return cls(text, tuple((place, place + 1, place, place + 1) for place in range(len(text))))
 
+    def edited(self, text: str, places: Sequence[int]) -> "AlignedText":
+        """Returns the alignment of an edited translation, without links of pieces that were removed.
+
+        Args:
+            text: the edited translation.
+            places: the position in `text` of each position in the translation, its end included.
+        """
+        links, weak_links = (
+            tuple((places[start], places[end], *source) for start, end, *source in kind if places[start] < places[end])
+            for kind in (self.links, self.weak_links)
+        )
+        return AlignedText(text, cast(tuple[Link, ...], links), cast(tuple[Link, ...], weak_links))
+
 
 @dataclasses.dataclass(frozen=True)
 class _Unit:
@@ -157,7 +170,7 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
     ]
     source_places = [(unit.start, unit.end) for unit in segment.units]
     sources = aligned_sources(translation.links, targets, source_places)
-    weak_sources = [tuple(each) for each in _weights(translation.weak_links, targets, source_places)]
+    weak_sources = linked_sources(translation.weak_links, targets, source_places)
     unchanged = _unchanged_words(segment, [text[slice(*span)] for span in targets], sources)
     words = [unit.word for unit in segment.units]
     target_units = []
@@ -166,7 +179,8 @@ def _units(segment: Segment, translation: AlignedText) -> list[_Unit]:
         space = previous if previous.isspace() else ""
         word = unchanged.get(number)
         if word is None:
-            target_units.append(_Unit(text[start:end], sources[number], space, weak_sources=weak_sources[number]))
+            weak = tuple(weak_sources[number])
+            target_units.append(_Unit(text[start:end], sources[number], space, weak_sources=weak))
             continue
         for source in range(bisect.bisect_left(words, word), bisect.bisect_right(words, word)):
             unit = segment.units[source]
@@ -190,14 +204,17 @@ def aligned_sources(
         targets: disjoint ranges (start, end) of the translation in order.
         sources: disjoint ranges of the source in order.
     """
-    weights = _weights(links, targets, sources)
+    weights = linked_sources(links, targets, sources)
     return [max(each.items(), key=lambda item: (item[1], -item[0]), default=(-1, 0))[0] for each in weights]
 
 
-def _weights(
+def linked_sources(
     links: Sequence[Link], targets: Sequence[tuple[int, int]], sources: Sequence[tuple[int, int]]
 ) -> list[collections.Counter[int]]:
-    """Returns the source ranges with links to each range of a translation, and the weight of their links."""
+    """Returns the indices of the source ranges with links to each range of a translation, and the weights of the links.
+
+    Arguments as in `aligned_sources`.
+    """
     weights: list[collections.Counter[int]] = [collections.Counter() for _ in targets]
     for target_start, target_end, source_start, source_end in links:
         for number, target_overlap in _overlaps(targets, target_start, target_end):

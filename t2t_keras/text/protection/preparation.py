@@ -17,6 +17,7 @@ from t2t_keras.text.protection.removal import (
     repeats,
     restored,
     source_units,
+    weak_source_units,
     without_spans,
 )
 from t2t_keras.text.protection.spans import SpanFinder
@@ -87,16 +88,22 @@ class Prepared(NamedTuple):
             for place in _units_outside(self.source, pairs)
             for _ in units(self.readable(self.source[slice(*place)]))
         ]
-        numbers, offset = [], 0  # of the source unit of each target unit
+        numbers: list[int] = []  # of the source unit of each target unit
+        weak_numbers: list[list[int]] = []
+        offset = 0
         for sentence in sentences:
-            aligned_units = source_units(sentence, units(sentence.translation.text))
-            numbers += [offset + number if number >= 0 else -1 for number in aligned_units]
+            targets = units(sentence.translation.text)
+            numbers += [offset + number if number >= 0 else -1 for number in source_units(sentence, targets)]
+            weak_numbers += [[offset + number for number in each] for each in weak_source_units(sentence, targets)]
             offset += len(units(sentence.source))
         links = [(*target, *source) for target, source in zip(result.ranges, pairs, strict=True)]
-        for target, number in zip(_units_outside(result.text, result.ranges), numbers, strict=False):
-            if 0 <= number < len(places):
-                links.append((*target, *places[number]))
-        return AlignedText(result.text, tuple(links))
+        weak_links = []
+        for target, number, others in zip(
+            _units_outside(result.text, result.ranges), numbers, weak_numbers, strict=False
+        ):
+            links += [(*target, *places[each]) for each in (number,) if 0 <= each < len(places)]
+            weak_links += [(*target, *places[each]) for each in others if each < len(places)]
+        return AlignedText(result.text, tuple(links), tuple(weak_links))
 
     def _translated(self, sentences: Sequence[Sentence], intact: Sequence[str] = ()) -> list[Sentence]:
         """Returns the sentences with translations in the case of their sources and without invented spans."""
@@ -209,8 +216,5 @@ def _cased(translation: AlignedText, case: SentenceCase) -> AlignedText:
     if case.case is None:
         return translation
     text = in_case(translation.text, case.case, case.source, case.language)
-    if len(text) == len(translation.text):
-        return AlignedText(text, translation.links)
-    places = [0, *itertools.accumulate(len(character.upper()) for character in translation.text)]
-    links = tuple((places[link[0]], places[link[1]], link[2], link[3]) for link in translation.links)
-    return AlignedText(text, links)
+    lengths = [1 if len(text) == len(translation.text) else len(character.upper()) for character in translation.text]
+    return translation.edited(text, [0, *itertools.accumulate(lengths)])

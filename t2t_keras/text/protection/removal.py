@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from t2t_keras.text.markup.placing import AlignedText, aligned_sources
+from t2t_keras.text.markup.placing import AlignedText, aligned_sources, linked_sources
 from t2t_keras.text.protection.spans import Span, SpanFinder
 from t2t_keras.text.words import is_between_units, is_of_word, is_opening, units
 
@@ -122,8 +122,7 @@ def without_spans(translation: AlignedText, spans: Sequence[str]) -> AlignedText
     for match in _occurrences(text, spans):
         remains[match.start() : match.end()] = [False] * len(match[0])
     places = [0, *itertools.accumulate(remains)]  # the new position of each position in the text
-    moved = ((places[a], places[b], source_start, source_end) for a, b, source_start, source_end in translation.links)
-    return AlignedText("".join(itertools.compress(text, remains)), tuple(link for link in moved if link[0] < link[1]))
+    return translation.edited("".join(itertools.compress(text, remains)), places)
 
 
 class Restored(NamedTuple):
@@ -270,8 +269,17 @@ def _final_marks(text: str) -> int:
 
 def source_units(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list[int]:
     """Returns the index of the source unit that each unit of a translated sentence is aligned with, or -1."""
-    # The links refer to the repaired sentence, which has the same units.
-    return aligned_sources(sentence.translation.links, targets, units(" ".join(sentence.source.split())))
+    return aligned_sources(sentence.translation.links, targets, _repaired_units(sentence))
+
+
+def weak_source_units(sentence: Sentence, targets: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Returns the indices of the source units with weak links to each unit of a translated sentence."""
+    return list(map(list, linked_sources(sentence.translation.weak_links, targets, _repaired_units(sentence))))
+
+
+def _repaired_units(sentence: Sentence) -> list[tuple[int, int]]:
+    """Returns the units of the repaired source, to which links refer; they are the same as those of the source."""
+    return units(" ".join(sentence.source.split()))
 
 
 def _merged(text: str, phrases: Sequence[str]) -> list[tuple[int, int]]:

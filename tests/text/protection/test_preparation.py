@@ -107,9 +107,11 @@ def test_links_of_spans_that_change_their_order_or_are_invented():
     assert prepared.text == "dogs eat meat"
     links = ((0, 4, 9, 13), (5, 8, 5, 8), (11, 15, 0, 4))
     (sentence,) = copied(prepared.text)
-    text = prepared.aligned([sentence._replace(translation=AlignedText("meat eat ★ dogs", links))])
+    translation = AlignedText("meat eat ★ dogs", links, ((0, 4, 0, 4), (11, 15, 5, 8)))
+    text = prepared.aligned([sentence._replace(translation=translation)])
     assert text.text.index("★") < text.text.index("😊") and text.text.count("★") == 1
     assert {(text.text[a:b], line[c:d]) for a, b, c, d in text.links} == {(word, word) for word in line.split()}
+    assert {(text.text[a:b], line[c:d]) for a, b, c, d in text.weak_links} == {("meat", "dogs"), ("dogs", "eat")}
 
 
 def test_capitals_of_two_letters_move_the_links():
