@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
         text: its ids.
         log_prob: the sum of its words' log-probabilities.
         score: its log-probability divided by the length penalty.
-        fate: "lives", "ends", or "dropped".
+        fate: "active", "ends", or "dropped".
     """
 
     text: Text
@@ -49,11 +49,11 @@ class Candidate(NamedTuple):
 def searched() -> tuple[list[list[Candidate]], searching.SearchResult]:
     """Returns the candidates of each step of the search, and its result."""
     table = np.log(np.array([[_NEXT.get(a, {}).get(b, 1e-30) for b in _WORDS] for a in _WORDS], np.float32))
-    living: list[list[Text]] = []
+    active: list[list[Text]] = []
 
     def step(token_ids: tf.Tensor, cache: Cache) -> tuple[tf.Tensor, Cache]:
         texts = tf.concat([cache.per_hypothesis, tf.reshape(token_ids, [1, _BEAM, 1])], axis=2)
-        living.append([tuple(text[1:]) for text in texts[0].numpy().tolist()])
+        active.append([tuple(text[1:]) for text in texts[0].numpy().tolist()])
         return tf.gather(table, token_ids), cache._replace(position=cache.position + 1, per_hypothesis=texts)
 
     nothing = tf.zeros([1, _BEAM, 0])
@@ -61,11 +61,11 @@ def searched() -> tuple[list[list[Candidate]], searching.SearchResult]:
     goal = Goal(DecodeConfig(beam_size=_BEAM, length_penalty=0.6), max_lengths=[_LIMIT])
     result = searching.beam_search(step, cache, goal)
     steps = []
-    for number, texts in enumerate(living):
+    for number, texts in enumerate(active):
         considered = [(*text, word) for text in dict.fromkeys(texts) for word in _after(text)]
         considered = sorted(considered, key=_log_prob, reverse=True)[: 2 * _BEAM]
-        alive = living[number + 1] if number + 1 < len(living) else []
-        steps.append([_candidate(text, text in alive, goal) for text in considered])
+        remaining = active[number + 1] if number + 1 < len(active) else []
+        steps.append([_candidate(text, text in remaining, goal) for text in considered])
     return steps, result
 
 
@@ -78,8 +78,8 @@ def _log_prob(text: Text) -> float:
     return sum(math.log(_NEXT[before][word]) for before, word in zip(words, words[1:], strict=False))
 
 
-def _candidate(text: Text, is_alive: bool, goal: Goal) -> Candidate:
-    fate = "ends" if text[-1] == EOS_ID else "lives" if is_alive else "dropped"
+def _candidate(text: Text, is_active: bool, goal: Goal) -> Candidate:
+    fate = "ends" if text[-1] == EOS_ID else "active" if is_active else "dropped"
     return Candidate(text, _log_prob(text), float(goal.score(tf.constant(_log_prob(text)), len(text))), fate)
 
 
@@ -89,7 +89,7 @@ def search_steps() -> str:
     drawing = Drawing(820, 450, "A beam search with two hypotheses: the candidates of each of its four steps")
     places: dict[Text, tuple[float, float]] = {(): (10, _TOP + _DOWN / 2)}
     drawing.text(
-        20, 22, "Blue lives on, green ends, grey goes no further. log p: sum of log-probabilities.", "left", "small"
+        20, 22, "Blue: active. Green: finished. Grey: dropped. log p: sum of log-probabilities.", "left", "small"
     )
     for number, candidates in enumerate(steps):
         left = 20 + number * _ACROSS
@@ -106,7 +106,7 @@ def search_steps() -> str:
 
 
 def _draw(drawing: Drawing, left: float, top: float, candidate: Candidate) -> None:
-    kind = {"lives": "network", "ends": "output", "dropped": "dropped"}[candidate.fate]
+    kind = {"active": "network", "ends": "output", "dropped": "dropped"}[candidate.fate]
     numbers = f"log p {_number(candidate.log_prob)}"
     if candidate.fate == "ends":
         numbers += f", score {_number(candidate.score)}"
@@ -114,7 +114,7 @@ def _draw(drawing: Drawing, left: float, top: float, candidate: Candidate) -> No
 
 
 def _explain(drawing: Drawing, steps: list[list[Candidate]], result: searching.SearchResult) -> None:
-    """Draws the finished hypotheses, and the best score that a living one can still reach."""
+    """Draws the finished hypotheses, and the best score that an active one can still reach."""
     best = max((each for each in steps[-1] if each.fate != "ends"), key=lambda each: each.log_prob)
     bound = best.log_prob / ((5 + _LIMIT) / 6) ** 0.6
     scores = result.scores[0].numpy().tolist()

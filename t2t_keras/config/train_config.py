@@ -39,7 +39,7 @@ class TrainConfig:
         label_smoothing: weight of the uniform distribution in the target distribution (section 5.4).
         objective: "likelihood" of the references, or "risk", which adds the expected cost, 1 - GLEU, of sampled
             outputs.
-        likelihood_weight: factor on the loss of the references in "risk", to which the sentences' costs are added.
+        likelihood_weight: weight of the loss of the references in "risk", to which the sentences' costs are added.
         risk_samples: outputs sampled per sentence in "risk", at least 2.
         consistency: a second prediction of each target, which must agree with the first: with different dropout
             ("rdrop"), with different dropout and some tokens hidden ("simcut"), or "none".

@@ -18,7 +18,7 @@ from t2t_keras.search.greedy import GreedyState, greedy_result, greedy_start, gr
 from t2t_keras.search.restrictions import constraints as lexical
 from t2t_keras.search.restrictions.tracking import initial_tracked, restriction_bias, texts_of, tracked_step
 from t2t_keras.search.scoring import coverage_score
-from t2t_keras.search.state import DEAD, Finished, Living, SearchState, Tracked
+from t2t_keras.search.state import DEAD, Active, Finished, SearchState, Tracked
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
 
@@ -43,14 +43,15 @@ class SearchResult(NamedTuple):
 def beam_search(step_fn: StepFunction, cache: Cache, goal: Goal) -> SearchResult:
     """Searches for the hypotheses with the best length-normalised log-probability (section 6.1).
 
-    Each step extends every living hypothesis by every token and considers the 2 * beam_size best candidates. Candidates
-    that end compete by score for the beam_size slots of finished hypotheses. The beam_size best of the others live on.
-    With `ends_within_beam`, a candidate that ends without being among the beam_size best is dropped. With a beam of
-    one, only the best candidate is considered, which is greedy search. The beam may be larger than the vocabulary.
+    Each step extends every active hypothesis by every token and considers the 2 * beam_size best candidates. Candidates
+    that end compete by score for the beam_size slots of finished hypotheses. The beam_size best of the others stay
+    active. With `ends_within_beam`, a candidate that ends without being among the beam_size best is dropped. With a
+    beam of one, only the best candidate is considered, which is greedy search. The beam may be larger than the
+    vocabulary.
 
-    A sentence is done when it has num_best finished hypotheses and no living one can overtake the worst of these within
+    A sentence is done when it has num_best finished hypotheses and no active one can overtake the worst of these within
     the sentence's length limit, or when the limit is reached. The result is the finished hypotheses or, if there are
-    none, the living ones that meet all constraints, scored alike. The result of a sentence does not depend on other
+    none, the active ones that meet all constraints, scored alike. The result of a sentence does not depend on other
     sentences.
 
     Log-probabilities are the model's, normalised over the whole vocabulary; padding and premature end symbols are
@@ -101,7 +102,7 @@ def result(state: SearchState | GreedyState, goal: Goal, so_far: bool = False) -
     """Returns the best hypotheses of a search that has made all of its steps.
 
     With `so_far`, the search may have made any number of steps. The result of a sentence that is not done is then
-    either its finished hypotheses or its living ones, whichever include the better score.
+    either its finished hypotheses or its active ones, whichever include the better score.
     """
     goal = goal.with_tensors()
     if isinstance(state, GreedyState):
@@ -142,7 +143,7 @@ def _start(cache: Cache, goal: Goal) -> SearchState:
     if settings.coverage_penalty:
         if cache.coverage.shape[2] == 0:
             raise ValueError(f"coverage_penalty={settings.coverage_penalty} needs a cache with coverage")
-        start = start._replace(coverage_scores=(tf.zeros_like(start.living.log_probs),))
+        start = start._replace(coverage_scores=(tf.zeros_like(start.active.log_probs),))
     return start
 
 
@@ -154,16 +155,16 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     ends = (candidates.token_ids == EOS_ID) & (candidates.log_probs > DEAD)
     new_ends = ends & ~state.done[:, tf.newaxis]
     if goal.settings.ends_within_beam:
-        new_ends &= tf.range(ends.shape[1]) < state.living.log_probs.shape[1]
+        new_ends &= tf.range(ends.shape[1]) < state.active.log_probs.shape[1]
     scores = goal.score(candidates.log_probs, length)
     if coverage:
         scores += search_state.gather_slots(coverage[0], candidates.parents)
     finished = _finish(state.finished, candidates, new_ends, scores, length)
     num_finished = state.num_finished
-    living, parents = _select_living(candidates, ends, goal)
-    history = search_state.record_step(state.history, state.length, living.token_ids, parents)
-    # A sentence that is done keeps its log-probabilities, because it may have to return its living hypotheses.
-    log_probs = tf.where(state.done[:, tf.newaxis], state.living.log_probs, living.log_probs)
+    active, parents = _select_active(candidates, ends, goal)
+    history = search_state.record_step(state.history, state.length, active.token_ids, parents)
+    # A sentence that is done keeps its log-probabilities, because it may have to return its active hypotheses.
+    log_probs = tf.where(state.done[:, tf.newaxis], state.active.log_probs, active.log_probs)
     if coverage:
         parent_scores = search_state.gather_slots(coverage[0], parents)
         coverage = (tf.where(state.done[:, tf.newaxis], state.coverage_scores[0], parent_scores),)
@@ -175,14 +176,14 @@ def _advance(step_fn: StepFunction, state: SearchState, goal: Goal) -> SearchSta
     rank = count if num_groups > 1 else goal.num_returned
     rank = min(rank, count) if isinstance(rank, int) else tf.minimum(rank, count)
     last = finished.scores[:, rank - 1]
-    done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # a bound on living scores
+    done = state.done | (length >= limits) | (last >= goal.score(best, limits))  # a bound on active scores
     if goal.settings.patience:
         num_finished += tf.math.count_nonzero(new_ends, axis=1, dtype=tf.int32)
         done |= tf.cast(num_finished, tf.float32) >= goal.settings.patience * log_probs.shape[1]
     stepped = SearchState(
         length=length,
         done=done,
-        living=Living(living.token_ids, log_probs),
+        active=Active(active.token_ids, log_probs),
         finished=finished,
         num_finished=num_finished,
         history=history,
@@ -199,19 +200,19 @@ def _extend(
 ) -> tuple[Candidates, tuple[tf.Tensor, ...], Cache, Tracked]:
     """Calls the step function on the open sentences.
 
-    Returns the candidates (DEAD in sentences that are not open), the coverage scores of the living hypotheses after
+    Returns the candidates (DEAD in sentences that are not open), the coverage scores of the active hypotheses after
     this step if enabled, the new cache, and the new tracked tensors.
     """
     num_groups = goal.settings.num_groups
-    living = Living(
-        *(tf.gather(diverse.merge_groups(values, num_groups), state.open_sentences) for values in state.living)
+    active = Active(
+        *(tf.gather(diverse.merge_groups(values, num_groups), state.open_sentences) for values in state.active)
     )
-    logits, cache, tracked = tracked_step(step_fn, state, living.token_ids)  # --> [N, vocab]
+    logits, cache, tracked = tracked_step(step_fn, state, active.token_ids)  # --> [N, vocab]
     may_end = state.length >= tf.gather(goal.min_lengths, state.open_sentences)  # --> [open]
     if goal.restricts:
-        candidates = _restricted_candidates(logits, living.log_probs, may_end, state, tracked, goal)
+        candidates = _restricted_candidates(logits, active.log_probs, may_end, state, tracked, goal)
     else:
-        candidates = best_candidates(logits, living.log_probs, may_end)  # --> [open, candidates]
+        candidates = best_candidates(logits, active.log_probs, may_end)  # --> [open, candidates]
     sentences = state.open_sentences
     if num_groups > 1:
         first_groups = num_groups * sentences[:, tf.newaxis]
@@ -224,16 +225,16 @@ def _extend(
     coverage: tuple[tf.Tensor, ...] = ()
     if goal.settings.coverage_penalty:
         scores = coverage_score(cache.coverage, goal.settings.coverage_penalty)  # --> [open, beam]
-        scores = diverse.split_groups(tf.ensure_shape(scores, living.log_probs.shape), num_groups)
+        scores = diverse.split_groups(tf.ensure_shape(scores, active.log_probs.shape), num_groups)
         coverage = (search_state.scatter_rows(scores, sentences, state.done, 0.0),)
     return Candidates(*scattered), coverage, cache, tracked  # --> [batch, candidates]
 
 
 def _restricted_candidates(
-    logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor, state: SearchState, tracked: Tracked, goal: Goal
+    logits: tf.Tensor, active_log_probs: tf.Tensor, may_end: tf.Tensor, state: SearchState, tracked: Tracked, goal: Goal
 ) -> Candidates:
     """Returns the candidates under rules, prefixes, constraints or groups: [open, candidates], or per group."""
-    settings, beam, vocab = goal.settings, living_log_probs.shape[1], logits.shape[-1]
+    settings, beam, vocab = goal.settings, active_log_probs.shape[1], logits.shape[-1]
     log_probs = logits - tf.reduce_logsumexp(logits, axis=-1, keepdims=True)
     log_probs = tf.reshape(log_probs, [-1, beam, vocab])  # --> [open, beam, vocab]
     may_end = may_end[:, tf.newaxis]  # --> [open, 1]
@@ -245,11 +246,11 @@ def _restricted_candidates(
     bias = restriction_bias(tracked, may_end, state.length, vocab, goal)
     if progress is not None:
         room = tf.gather(goal.max_lengths, state.open_sentences) - state.length - 1  # --> [open]
-        return lexical.constrained_candidates(log_probs, living_log_probs, bias, progress, room)
+        return lexical.constrained_candidates(log_probs, active_log_probs, bias, progress, room)
     if settings.num_groups > 1:
         done = tf.gather(tf.reshape(state.done, [-1, settings.num_groups]), state.open_sentences)  # --> [open, groups]
-        return diverse.diverse_candidates(log_probs, living_log_probs, bias, done, settings.diversity_strength)
-    return biased_candidates(log_probs, living_log_probs, bias)
+        return diverse.diverse_candidates(log_probs, active_log_probs, bias, done, settings.diversity_strength)
+    return biased_candidates(log_probs, active_log_probs, bias)
 
 
 def _finish(
@@ -265,13 +266,13 @@ def _finish(
     return Finished(scores, *search_state.gather_slots(rest, places))
 
 
-def _select_living(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Living, tf.Tensor]:
-    """Returns the candidates that live on, and the slots of their parents."""
+def _select_active(candidates: Candidates, ends: tf.Tensor, goal: Goal) -> tuple[Active, tf.Tensor]:
+    """Returns the candidates that stay active, and the slots of their parents."""
     first = first_continuing(candidates, ends)
     if goal.constraints is not None:
         log_probs, places = tf.math.top_k(first.log_probs, first.log_probs.shape[1])
         first = Candidates(log_probs, *search_state.gather_slots(tuple(first[1:]), places))
-    return Living(first.token_ids, first.log_probs), first.parents
+    return Active(first.token_ids, first.log_probs), first.parents
 
 
 def _repeat_for_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
@@ -280,26 +281,26 @@ def _repeat_for_groups(values: tf.Tensor, num_groups: int) -> tf.Tensor:
 
 
 def _result(state: SearchState, goal: Goal, so_far: bool) -> SearchResult:
-    """Returns the finished hypotheses of each sentence with their tokens, or its living ones; see `result`."""
-    finished, living, num_groups = state.finished, state.living, goal.settings.num_groups
+    """Returns the finished hypotheses of each sentence with their tokens, or its active ones; see `result`."""
+    finished, active, num_groups = state.finished, state.active, goal.settings.num_groups
     has_ended = diverse.any_finished(finished, num_groups)  # --> [batch * groups, 1]
     limits = _repeat_for_groups(goal.max_lengths, num_groups)
     if so_far:
         limits = tf.minimum(limits, state.length)
-    living_lengths = tf.where(living.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
-    living_scores = goal.score(living.log_probs, living_lengths)
+    active_lengths = tf.where(active.log_probs > DEAD, tf.maximum(limits, 0)[:, tf.newaxis], 0)
+    active_scores = goal.score(active.log_probs, active_lengths)
     if state.coverage_scores:
-        living_scores += state.coverage_scores[0]
+        active_scores += state.coverage_scores[0]
     if so_far:
-        best_living = tf.reduce_max(living_scores, axis=1, keepdims=True)  # coverage may change the order
-        has_ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= best_living)
-    lengths = tf.where(has_ended, finished.lengths, living_lengths)
-    log_probs = tf.where(has_ended, finished.log_probs, living.log_probs)
-    scores = tf.where(has_ended, finished.scores, living_scores)
+        best_active = tf.reduce_max(active_scores, axis=1, keepdims=True)  # coverage may change the order
+        has_ended &= state.done[:, tf.newaxis] | (finished.scores[:, :1] >= best_active)
+    lengths = tf.where(has_ended, finished.lengths, active_lengths)
+    log_probs = tf.where(has_ended, finished.log_probs, active.log_probs)
+    scores = tf.where(has_ended, finished.scores, active_scores)
 
-    # The history has only living hypotheses. A finished one is the tokens of its parent and an end symbol.
+    # The history has only active hypotheses. A finished one is the tokens of its parent and an end symbol.
     text_lengths = tf.where(has_ended, tf.maximum(lengths - 1, 0), lengths)
-    slots = tf.where(has_ended, finished.parents, tf.range(living.log_probs.shape[1]))
+    slots = tf.where(has_ended, finished.parents, tf.range(active.log_probs.shape[1]))
     history = tf.nest.map_structure(lambda steps: steps[: state.length], state.history)
     token_ids = search_state.trace_back(history, slots, text_lengths)  # --> [batch, beam, length]
     is_end = tf.range(state.length) == (lengths - 1)[:, :, tf.newaxis]

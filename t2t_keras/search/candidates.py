@@ -1,4 +1,4 @@
-"""The candidates of a step: the continuations of living hypotheses that it considers, and those that live on."""
+"""The candidates of a step: the continuations of active hypotheses that it considers, and those that stay active."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _FEW_LOGITS = 2**15
 
 
 class Candidates(NamedTuple):
-    """Continuations of a sentence's living hypotheses, in order of preference.
+    """Continuations of a sentence's active hypotheses, in order of preference.
 
     Attributes:
         log_probs: float32 [batch, candidates], total log-probability; DEAD in an empty slot.
@@ -30,13 +30,13 @@ class Candidates(NamedTuple):
 def number_of_candidates(beam: int) -> int:
     """Returns the number of candidates of a step.
 
-    It is 2 * beam: at most one continuation of each hypothesis ends, which leaves at least beam that live on. With a
-    beam of one it is 1, which is greedy search.
+    It is 2 * beam: at most one continuation of each hypothesis ends, which leaves at least beam that stay active. With
+    a beam of one it is 1, which is greedy search.
     """
     return 2 * beam if beam > 1 else 1
 
 
-def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.Tensor) -> Candidates:
+def best_candidates(logits: tf.Tensor, active_log_probs: tf.Tensor, may_end: tf.Tensor) -> Candidates:
     """Returns the most probable continuations if only their length is restricted.
 
     Only the best entries of each row are considered: as many as there are candidates, and two more because padding and
@@ -44,13 +44,13 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
 
     Args:
         logits: float32 [open * beam, vocab].
-        living_log_probs: float32 [open, beam], total log-probabilities of the living hypotheses.
+        active_log_probs: float32 [open, beam], total log-probabilities of the active hypotheses.
         may_end: bool [open], whether the end symbol is allowed.
 
     Returns:
         The candidates, [open, candidates].
     """
-    beam, vocab = living_log_probs.shape[1], logits.shape[-1]
+    beam, vocab = active_log_probs.shape[1], logits.shape[-1]
     num_candidates = number_of_candidates(beam)
     per_row = min(num_candidates + 2, vocab)
     best_logits, token_ids = top_k(logits, per_row)  # --> [N, per_row]
@@ -60,7 +60,7 @@ def best_candidates(logits: tf.Tensor, living_log_probs: tf.Tensor, may_end: tf.
     )
     log_probs, token_ids = (tf.reshape(values, [-1, beam, per_row]) for values in (log_probs, token_ids))
     is_barred = (token_ids == PAD_ID) | (~may_end[:, tf.newaxis, tf.newaxis] & (token_ids == EOS_ID))
-    log_probs = tf.where(is_barred, DEAD, log_probs + living_log_probs[:, :, tf.newaxis])
+    log_probs = tf.where(is_barred, DEAD, log_probs + active_log_probs[:, :, tf.newaxis])
     best, places = tf.math.top_k(tf.reshape(log_probs, [-1, beam * per_row]), num_candidates)  # --> [open, candidates]
     token_ids = search_state.gather_slots(tf.reshape(token_ids, [-1, beam * per_row]), places)
     return Candidates(best, token_ids, places // per_row)
@@ -87,18 +87,18 @@ def log_largest_probability(logits: tf.Tensor, largest: tf.Tensor, places: tf.Te
     return tf.cond(tf.size(logits) <= _FEW_LOGITS, from_exponentials, from_softmax)
 
 
-def biased_candidates(log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:
+def biased_candidates(log_probs: tf.Tensor, active_log_probs: tf.Tensor, bias: tf.Tensor) -> Candidates:
     """Returns the continuations with the best sum of log-probability and bias, [open, candidates].
 
     Log-probabilities and bias are float32 [open, beam, vocab], and the bias may be broadcast. It affects only the
     choice, not the resulting log-probabilities.
     """
-    beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
+    beam, vocab = active_log_probs.shape[1], log_probs.shape[-1]
     num_candidates = number_of_candidates(beam)
     per_row = min(num_candidates, vocab)
     ranks, token_ids = top_k(tf.reshape(log_probs + bias, [-1, vocab]), per_row)  # --> [N, per_row]
     chosen_log_probs = tf.gather(tf.reshape(log_probs, [-1, vocab]), token_ids, batch_dims=1)
-    totals = tf.reshape(living_log_probs, [-1, 1])
+    totals = tf.reshape(active_log_probs, [-1, 1])
     rows = (ranks + totals, tf.where(ranks > DEAD, chosen_log_probs + totals, DEAD), token_ids)
     ranks, chosen_log_probs, token_ids = (tf.reshape(row, [-1, beam * per_row]) for row in rows)
     _, places = tf.math.top_k(ranks, num_candidates)  # --> [open, candidates]

@@ -14,19 +14,19 @@ from t2t_keras.symbols import EOS_ID
 
 def diverse_candidates(
     log_probs: tf.Tensor,
-    living_log_probs: tf.Tensor,
+    active_log_probs: tf.Tensor,
     bias: tf.Tensor,
     group_done: tf.Tensor,
     strength: float,
 ) -> Candidates:
     """Chooses the candidates of all groups, one group after the other: [open * groups, candidates].
 
-    A group ranks tokens by log-probability - strength * n, where n is the number of living hypotheses of earlier groups
+    A group ranks tokens by log-probability - strength * n, where n is the number of active hypotheses of earlier groups
     that took the same token at this step. Groups that are done do not count.
 
     Args:
         log_probs: float32 [open, beam, vocab], of each next token.
-        living_log_probs: float32 [open, beam], total log-probabilities of the living hypotheses.
+        active_log_probs: float32 [open, beam], total log-probabilities of the active hypotheses.
         bias: float32 [open, beam, vocab], or broadcastable to it; affects only the choice.
         group_done: bool [open, groups].
         strength: penalty for each earlier hypothesis with the same token.
@@ -35,13 +35,13 @@ def diverse_candidates(
     bias = tf.broadcast_to(bias, tf.shape(log_probs))
     token_counts = tf.zeros([tf.shape(log_probs)[0], 1, vocab])
     groups = []
-    parts = (tf.split(values, num_groups, axis=1) for values in (log_probs, living_log_probs, bias))
+    parts = (tf.split(values, num_groups, axis=1) for values in (log_probs, active_log_probs, bias))
     for group, (group_log_probs, totals, group_bias) in enumerate(zip(*parts, strict=True)):
         candidates = biased_candidates(group_log_probs, totals, group_bias - strength * token_counts)
         groups.append(candidates)
-        living = first_continuing(candidates, candidates.token_ids == EOS_ID)
-        is_counted = (living.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
-        tokens = tf.one_hot(tf.where(is_counted, living.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
+        active = first_continuing(candidates, candidates.token_ids == EOS_ID)
+        is_counted = (active.log_probs > DEAD) & ~group_done[:, group : group + 1]  # --> [open, beam / groups]
+        tokens = tf.one_hot(tf.where(is_counted, active.token_ids, -1), vocab)  # an id of -1 gives a row of zeros
         token_counts += tf.reduce_sum(tokens, axis=1, keepdims=True)
     arrays = (tf.stack(values, axis=1) for values in zip(*groups, strict=True))  # --> [open, groups, candidates]
     return Candidates(*(tf.reshape(values, [-1, values.shape[2]]) for values in arrays))

@@ -77,7 +77,7 @@ class Goal:
 
     @property
     def needs_texts(self) -> bool:
-        """Whether the search must keep the tokens of every living hypothesis."""
+        """Whether the search must keep the tokens of every active hypothesis."""
         return bool(self.rules) or self.constraints is not None or self.excluded is not None
 
     @property

@@ -14,7 +14,7 @@ from t2t_keras.search.beam_search import SearchResult
 from t2t_keras.search.goal import Goal
 from t2t_keras.search.random_numbers import uniform
 from t2t_keras.search.restrictions.tracking import initial_tracked, restriction_bias, tracked_step
-from t2t_keras.search.state import DEAD, Living, SearchState
+from t2t_keras.search.state import DEAD, Active, SearchState
 from t2t_keras.symbols import EOS_ID, PAD_ID
 
 # The tokens are arranged in a cube. A token is drawn one coordinate at a time, each with a separate random number.
@@ -56,8 +56,8 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
     def step(*values: Any) -> SearchState:
         state = SearchState(*values)
         open_sentences = state.open_sentences
-        living = Living(*(tf.gather(part, open_sentences) for part in state.living))
-        logits, step_cache, tracked = tracked_step(step_fn, state, living.token_ids)
+        active = Active(*(tf.gather(part, open_sentences) for part in state.active))
+        logits, step_cache, tracked = tracked_step(step_fn, state, active.token_ids)
         logits = tf.reshape(logits, [-1, num_samples, logits.shape[-1]])  # --> [open, samples, vocab]
         may_end = (state.length >= tf.gather(min_lengths, open_sentences))[:, tf.newaxis]
         bias = restriction_bias(tracked, may_end, state.length, logits.shape[-1], goal)
@@ -68,9 +68,9 @@ def sample(step_fn: StepFunction, cache: Cache, goal: Goal, keys: tf.Tensor) -> 
 
     tracked = initial_tracked(goal, tf.shape(max_lengths)[0])
     start = search_state.start_state(cache, tracked, max_lengths, num_samples)
-    start = start._replace(living=start.living._replace(log_probs=tf.zeros_like(start.living.log_probs)))
+    start = start._replace(active=start.active._replace(log_probs=tf.zeros_like(start.active.log_probs)))
     state = search_state.make_steps(lambda length, done, *_: ~tf.reduce_all(done), step, start)
-    log_probs, end_lengths = state.living.log_probs, state.finished.lengths
+    log_probs, end_lengths = state.active.log_probs, state.finished.lengths
     lengths = tf.where(end_lengths > 0, end_lengths, tf.maximum(max_lengths, 0)[:, tf.newaxis])
     lengths = tf.where(log_probs > DEAD, lengths, 0)
     token_ids = search_state.steps_last(state.history.token_ids[: state.length])  # --> [batch, samples, length]
@@ -138,8 +138,8 @@ def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max
     length, end_lengths = state.length + 1, state.finished.lengths
     token_ids = search_state.scatter_rows(token_ids, state.open_sentences, state.done, PAD_ID)  # --> [batch, samples]
     log_probs = search_state.scatter_rows(log_probs, state.open_sentences, state.done, 0.0)
-    is_active = ~state.done[:, tf.newaxis] & (end_lengths == 0) & (state.living.log_probs > DEAD)
-    totals = tf.where(is_active, state.living.log_probs + log_probs, state.living.log_probs)
+    is_active = ~state.done[:, tf.newaxis] & (end_lengths == 0) & (state.active.log_probs > DEAD)
+    totals = tf.where(is_active, state.active.log_probs + log_probs, state.active.log_probs)
     end_lengths = tf.where(is_active & (token_ids == EOS_ID), length, end_lengths)
     is_over = tf.reduce_all((end_lengths > 0) | ~(totals > DEAD), axis=1)
     place = tf.reshape(state.length, [1, 1])
@@ -147,7 +147,7 @@ def _advance(state: SearchState, token_ids: tf.Tensor, log_probs: tf.Tensor, max
     return state._replace(
         length=length,
         done=state.done | is_over | (length >= max_lengths),
-        living=Living(token_ids, totals),
+        active=Active(token_ids, totals),
         finished=state.finished._replace(lengths=end_lengths),
         history=state.history._replace(token_ids=history),
     )

@@ -34,9 +34,9 @@ def length_penalty(lengths: tf.Tensor, alpha: float, normalization: str = "gnmt"
 def normalised_score(log_probs: tf.Tensor, lengths: tf.Tensor, alpha: float, normalization: str = "gnmt") -> tf.Tensor:
     """Returns the scores of hypotheses, log-probability over length penalty: float32 of the broadcast shape.
 
-    With the longest allowed length, this is an upper bound on the final score of a living hypothesis: log-probabilities
-    are never positive and only fall as tokens are added, and the length penalty never decreases. The bound also holds
-    with coverage scores, which are never positive.
+    With the longest allowed length, this is an upper bound on the final score of an active hypothesis, because
+    log-probabilities are never positive and only fall as tokens are added, and the length penalty never decreases. The
+    bound also holds with coverage scores, which are never positive.
     """
     return log_probs / length_penalty(lengths, alpha, normalization)
 

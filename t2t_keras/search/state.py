@@ -16,7 +16,7 @@ from t2t_keras.symbols import PAD_ID
 DEAD = -float("inf")  # log-probability and score of an empty slot
 
 
-class Living(NamedTuple):
+class Active(NamedTuple):
     """The best hypotheses without an end symbol, best first.
 
     Attributes:
@@ -35,7 +35,7 @@ class Finished(NamedTuple):
         scores: float32 [batch, beam]; DEAD in an empty slot.
         log_probs: float32 [batch, beam], total log-probability.
         lengths: int32 [batch, beam], number of tokens, end symbol included; 0 in an empty slot.
-        parents: int32 [batch, beam], slot of the living hypothesis to which the end symbol was appended.
+        parents: int32 [batch, beam], slot of the active hypothesis to which the end symbol was appended.
     """
 
     scores: tf.Tensor
@@ -45,7 +45,7 @@ class Finished(NamedTuple):
 
 
 class History(NamedTuple):
-    """The tokens of the living hypotheses, as a tree of back pointers.
+    """The tokens of the active hypotheses, as a tree of back pointers.
 
     Attributes:
         token_ids: int32 [steps, batch, beam], the token that each step appended in each slot.
@@ -62,7 +62,7 @@ class Tracked(NamedTuple):
     Each field is a tuple of one tensor, or empty if no option needs it.
 
     Attributes:
-        texts: int32 [open, beam, length], the start symbol and the earlier tokens of the living hypotheses.
+        texts: int32 [open, beam, length], the start symbol and the earlier tokens of the active hypotheses.
         prefixes: int32 [open, prefix_len]; see `Goal`.
         constraints: int32 [open, constraints, phrases, phrase_len].
         excluded: int32 [open, phrases, phrase_len].
@@ -78,23 +78,23 @@ class SearchState(NamedTuple):
     """The state of a search between two steps.
 
     Attributes:
-        length: int32 scalar, number of steps made, which is the number of tokens of every living hypothesis.
+        length: int32 scalar, number of steps made, which is the number of tokens of every active hypothesis.
         done: bool [batch], whether the sentence's result is final.
-        living: the living hypotheses.
+        active: the active hypotheses.
         finished: the finished hypotheses.
         num_finished: int32 [batch], number of hypotheses that have finished, including dropped ones; 0 without
             patience.
-        history: the tokens of the living hypotheses.
+        history: the tokens of the active hypotheses.
         open_sentences: int32 [open], batch indices of the sentences in the caches: all that are not done, and possibly
             some that are.
-        cache: the step function's cache, in the order of `open_sentences` and `living`.
+        cache: the step function's cache, in the order of `open_sentences` and `active`.
         tracked: tensors that options need, in the same order.
-        coverage_scores: empty, or one tensor, float32 [batch, beam], of the living hypotheses.
+        coverage_scores: empty, or one tensor, float32 [batch, beam], of the active hypotheses.
     """
 
     length: tf.Tensor
     done: tf.Tensor
-    living: Living
+    active: Active
     finished: Finished
     num_finished: tf.Tensor
     history: History
@@ -105,7 +105,7 @@ class SearchState(NamedTuple):
 
 
 def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_size: int) -> SearchState:
-    """Returns the state before the first step, with one empty living hypothesis per sentence.
+    """Returns the state before the first step, with one empty active hypothesis per sentence.
 
     `max_lengths` is int32 [batch].
     """
@@ -116,7 +116,7 @@ def start_state(cache: Cache, tracked: Tracked, max_lengths: tf.Tensor, beam_siz
     return SearchState(
         length=tf.constant(0),
         done=max_lengths <= 0,
-        living=Living(tf.fill(shape, PAD_ID), tf.broadcast_to(first_alive, shape)),
+        active=Active(tf.fill(shape, PAD_ID), tf.broadcast_to(first_alive, shape)),
         finished=Finished(
             tf.fill(shape, DEAD), tf.fill(shape, DEAD), tf.zeros(shape, tf.int32), tf.zeros(shape, tf.int32)
         ),
@@ -147,7 +147,7 @@ def cache_invariants(cache: Cache) -> Cache:
 
 def state_invariants(state: SearchState) -> SearchState:
     """Returns shape invariants of the state for `tf.while_loop`."""
-    steps = tf.TensorShape([None, None, state.living.log_probs.shape[1]])
+    steps = tf.TensorShape([None, None, state.active.log_probs.shape[1]])
     return tf.nest.map_structure(row_invariant, state)._replace(
         history=History(steps, steps),
         cache=cache_invariants(state.cache),

@@ -121,10 +121,10 @@ def beginnings(tokens: tuple[int, ...], options: Options) -> set[int]:
     return tokens_of_phrases if unmet else {EOS}
 
 
-def constrained(living: list[tuple], steps: list[np.ndarray], limit: int, beam: int, options: Options) -> list[tuple]:
+def constrained(active: list[tuple], steps: list[np.ndarray], limit: int, beam: int, options: Options) -> list[tuple]:
     """Returns the candidates of a search with constraints in the order in which they are selected."""
     pool = []
-    for (tokens, log_prob), step in zip(living, steps, strict=True):
+    for (tokens, log_prob), step in zip(active, steps, strict=True):
         allowed = [token for token in range(len(step)) if may_follow(tokens, token, options)]
         best = sorted(allowed, key=(-step).__getitem__)[: 2 * beam]
         extra = [token for token in sorted(beginnings(tokens, options)) if token in allowed and token not in best]
@@ -153,7 +153,7 @@ def beam_search(
     patience: float = 0.0,
     options: Options | None = None,
 ) -> list[tuple]:
-    """Returns [(tokens, score, log_prob)], best first: finished hypotheses, or living ones that meet constraints."""
+    """Returns [(tokens, score, log_prob)], best first: finished hypotheses, or active ones that meet constraints."""
     options = options or Options(alpha=alpha, min_length=min_length, patience=patience)
     size = beam // options.num_groups
     groups = [_Group(limit, size, options) for _ in range(options.num_groups)]
@@ -162,14 +162,14 @@ def beam_search(
         for group in groups:
             if not group.done:
                 group.step(next_log_probs, length, token_counts)
-                for tokens, _ in group.living:
+                for tokens, _ in group.active:
                     token_counts[tokens[-1]] = token_counts.get(tokens[-1], 0) + 1
     finished = [hypothesis for group in groups for hypothesis in group.finished]
     if not finished:
-        living = [hypothesis for group in groups for hypothesis in group.living]
+        active = [hypothesis for group in groups for hypothesis in group.active]
         finished = [
             (tokens, score_of(tokens, p, limit, options), p)
-            for tokens, p in living
+            for tokens, p in active
             if all(meets(tokens, phrases, options.continuations) for phrases in options.constraints)
         ]
     if options.num_groups > 1 or options.coverage_penalty:
@@ -182,7 +182,7 @@ class _Group:
 
     def __init__(self, limit: int, beam: int, options: Options):
         self.limit, self.beam, self.options = limit, beam, options
-        self.living: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+        self.active: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
         self.finished: list[tuple] = []
         self.num_finished, self.done = 0, False
 
@@ -195,25 +195,25 @@ class _Group:
         ]
         self.finished = sorted(self.finished + new, key=lambda hypothesis: -hypothesis[1])[: self.beam]
         self.num_finished += len(new)
-        self.living = [(c, p) for c, p in candidates if c[-1] != EOS][: self.beam]
+        self.active = [(c, p) for c, p in candidates if c[-1] != EOS][: self.beam]
         if self.options.constraints:
-            self.living.sort(key=lambda candidate: -candidate[1])
-        reachable = max((p for _, p in self.living), default=-np.inf)
+            self.active.sort(key=lambda candidate: -candidate[1])
+        reachable = max((p for _, p in self.active), default=-np.inf)
         reachable /= penalty(self.limit, self.options.alpha, self.options.normalization)
-        self.done = not self.living or (len(self.finished) == self.beam and self.finished[-1][1] >= reachable)
+        self.done = not self.active or (len(self.finished) == self.beam and self.finished[-1][1] >= reachable)
         self.done |= bool(self.options.patience) and self.num_finished >= self.options.patience * self.beam
 
     def candidates(self, next_log_probs: LogProbs, token_counts: dict[int, int]) -> list[tuple]:
-        steps = [next_log_probs(tokens) for tokens, _ in self.living]
+        steps = [next_log_probs(tokens) for tokens, _ in self.active]
         if self.options.constraints:
-            return constrained(self.living, steps, self.limit, self.beam, self.options)
+            return constrained(self.active, steps, self.limit, self.beam, self.options)
         ranked = [
             (
                 log_prob + step[token] - self.options.strength * token_counts.get(token, 0),
                 (*tokens, token),
                 log_prob + step[token],
             )
-            for (tokens, log_prob), step in zip(self.living, steps, strict=True)
+            for (tokens, log_prob), step in zip(self.active, steps, strict=True)
             for token in range(len(step))
             if may_follow(tokens, token, self.options)
         ]

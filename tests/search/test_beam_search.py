@@ -140,7 +140,7 @@ def test_a_batch_equals_single_sentences(beam):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_living_hypotheses_are_returned_if_none_is_finished(beam):
+def test_active_hypotheses_are_returned_if_none_is_finished(beam):
     model = ScriptedModel(np.concatenate([ScriptedModel.random(5, 2, 12).tables, endless_table(12)]))
     model.tables[0, :, EOS] = -60.0
     result = search(model, [5, 7, 4], beam)

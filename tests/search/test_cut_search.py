@@ -89,10 +89,10 @@ def test_an_interrupted_search_equals_a_whole_one_and_shows_partial_results(kind
 
 
 def best_so_far(kind, state):
-    """Returns the best score of any hypothesis of each unfinished sentence, finished or living, float32 [batch]."""
+    """Returns the best score of any hypothesis of each unfinished sentence, finished or active, float32 [batch]."""
     goal = Goal(DecodeConfig(**SETTINGS[kind]), LIMITS)
-    living = goal.score(state.living.log_probs, state.length) + sum(state.coverage_scores)
-    scores = tf.concat([state.finished.scores, living], axis=1)
+    active = goal.score(state.active.log_probs, state.length) + sum(state.coverage_scores)
+    scores = tf.concat([state.finished.scores, active], axis=1)
     return tf.reduce_max(tf.reshape(scores, [len(LIMITS), -1]), axis=1).numpy()
 
 
@@ -102,7 +102,7 @@ def assert_same_text(actual, expected, sentence):
     np.testing.assert_array_equal(actual.token_ids[sentence, 0, :length], expected.token_ids[sentence, 0, :length])
 
 
-def test_a_living_hypothesis_is_shown_if_it_is_better_than_the_finished_ones():
+def test_an_active_hypothesis_is_shown_if_it_is_better_than_the_finished_ones():
     """The empty output finishes first, but a reader should not see it."""
     _, start, advance = functions("beam")
     tables = np.zeros([len(LIMITS), 1009, VOCAB], np.float32)

@@ -156,29 +156,29 @@ def search(graphs: Graphs, source_ids: Sequence[int], settings: Mapping[str, Any
         candidates[:, PAD_ID] = -np.inf
         if position < settings["min_length"]:
             candidates[:, EOS_ID] = -np.inf
-        living: list[tuple[float, int, int]] = []
+        active: list[tuple[float, int, int]] = []
         for rank, (total, parent, token) in enumerate(_best(candidates, count)):
             if token != EOS_ID:
-                living.append((total, parent, token))
+                active.append((total, parent, token))
             elif rank < beam or not settings["ends_within_beam"]:
                 finished.append((total / length_penalty(position + 1, settings), texts[parent]))
                 num_finished += 1
-        living = living[:beam]
+        active = active[:beam]
         finished = sorted(finished, key=lambda output: output[0], reverse=True)[:beam]
-        if not living and not finished:
+        if not active and not finished:
             return [], -math.inf
-        # A living hypothesis can at best end now, with the length penalty of the longest output.
-        if not living or (finished and finished[0][0] >= living[0][0] / length_penalty(longest, settings)):
+        # An active hypothesis can at best end now, with the length penalty of the longest output.
+        if not active or (finished and finished[0][0] >= active[0][0] / length_penalty(longest, settings)):
             break
         if settings["patience"] and num_finished >= settings["patience"] * beam:
             break
-        parents = [parent for _, parent, _ in living] + [0] * (beam - len(living))
+        parents = [parent for _, parent, _ in active] + [0] * (beam - len(active))
         for name, array in past.items():
             array[:, :, position] = outputs[f"new_{name}"][:, :, 0]
             past[name] = array[parents]
-        texts = [[*texts[parent], token] for _, parent, token in living] + [[]] * (beam - len(living))
+        texts = [[*texts[parent], token] for _, parent, token in active] + [[]] * (beam - len(active))
         tokens = np.array([text[-1] if text else PAD_ID for text in texts], np.int32)
-        totals = np.array([total for total, _, _ in living] + [-np.inf] * (beam - len(living)), np.float32)
+        totals = np.array([total for total, _, _ in active] + [-np.inf] * (beam - len(active)), np.float32)
     if finished:
         return finished[0][1], finished[0][0]
     return texts[0], float(totals[0]) / length_penalty(len(texts[0]), settings)

@@ -115,7 +115,7 @@ class Phrases(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of the living hypotheses with their constraints.
+    """The progress of the active hypotheses with their constraints.
 
     Attributes:
         phrases: the phrases of the constraints.
@@ -232,18 +232,18 @@ def may_end(beam_progress: Progress) -> tf.Tensor:
 
 
 def constrained_candidates(
-    log_probs: tf.Tensor, living_log_probs: tf.Tensor, bias: tf.Tensor, beam_progress: Progress, room: tf.Tensor
+    log_probs: tf.Tensor, active_log_probs: tf.Tensor, bias: tf.Tensor, beam_progress: Progress, room: tf.Tensor
 ) -> Candidates:
     """Allocates the slots of the next step to candidates: [open, candidates], in order of allocation.
 
     Args:
         log_probs: float32 [open, beam, vocab], of each next token.
-        living_log_probs: float32 [open, beam], total log-probabilities of the living hypotheses.
+        active_log_probs: float32 [open, beam], total log-probabilities of the active hypotheses.
         bias: float32 [open, beam, vocab], -inf for barred tokens.
-        beam_progress: progress of the living hypotheses.
+        beam_progress: progress of the active hypotheses.
         room: int32 [open], number of tokens that the sentence's limit allows after the next one.
     """
-    beam, vocab = living_log_probs.shape[1], log_probs.shape[-1]
+    beam, vocab = active_log_probs.shape[1], log_probs.shape[-1]
     flat = tf.reshape(log_probs + bias, [-1, vocab])
     best, best_ids = top_k(flat, min(2 * beam, vocab))
     phrase_ids = tf.reshape(beam_progress.next_ids(), [tf.shape(flat)[0], -1])
@@ -264,7 +264,7 @@ def constrained_candidates(
     )
     is_allowed &= token_log_probs > DEAD
     token_log_probs = tf.where(is_allowed | ~tf.reduce_any(is_allowed, axis=-1, keepdims=True), token_log_probs, DEAD)
-    return _allocate(token_log_probs + living_log_probs[:, :, tf.newaxis], ids, after, tf.reduce_max(total))
+    return _allocate(token_log_probs + active_log_probs[:, :, tf.newaxis], ids, after, tf.reduce_max(total))
 
 
 def _new_ids(ids: tf.Tensor, known_ids: tf.Tensor) -> tf.Tensor:

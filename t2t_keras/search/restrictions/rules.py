@@ -1,7 +1,7 @@
 """Rules that bar tokens, given the text of a hypothesis so far.
 
 A rule is a callable `rule(texts, vocab_size) -> bias`. The texts, int32 [open, beam, length], are the tokens of the
-living hypotheses (arbitrary in an empty slot). The bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for
+active hypotheses (arbitrary in an empty slot). The bias, float32 [open, beam, vocab] or broadcastable to it, is 0 for
 allowed tokens and -inf for barred ones. Rules affect only the choice: log-probabilities remain the model's,
 normalised over the whole vocabulary. A hypothesis without any allowed token is dropped.
 """

@@ -31,7 +31,7 @@ def tracked_step(step_fn: StepFunction, state: SearchState, token_ids: tf.Tensor
 
 
 def texts_of(tracked: Tracked) -> tf.Tensor:
-    """Returns the texts of the living hypotheses without the start symbol, int32 [open, beam, length]."""
+    """Returns the texts of the active hypotheses without the start symbol, int32 [open, beam, length]."""
     return tracked.texts[0][:, :, 1:]
 
 
