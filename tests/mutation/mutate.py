@@ -18,8 +18,10 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -105,6 +107,8 @@ def _seconds(test: str) -> float:
 
 def run_tests(files: list[str], cpu_seconds: int, path: str = "", source: str = "") -> tuple[int, float]:
     """Runs test files in a fork in which one file has a different source; returns the exit status and CPU seconds."""
+    # Separate from the folders of other runs of pytest, which delete old folders.
+    folder = tempfile.mkdtemp()
     process = os.fork()
     if not process:
         os.setsid()
@@ -113,13 +117,14 @@ def run_tests(files: list[str], cpu_seconds: int, path: str = "", source: str = 
             os.dup2(os.open(os.devnull, os.O_RDWR), stream)
         _replace_source(path, source.encode())
         pytest = importlib.import_module("pytest")
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none", "-m", QUICK_TESTS]
+        options = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/pytest", "-m", QUICK_TESTS]
         os._exit(pytest.main([*options, *files]))
     end = time.monotonic() + 60 + 5 * cpu_seconds  # for tests that wait without using the CPU
     while not (waited := os.wait4(process, os.WNOHANG))[0] and time.monotonic() < end:
         time.sleep(0.05)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL)  # with its child processes
+    shutil.rmtree(folder, ignore_errors=True)
     _, status, usage = waited if waited[0] else os.wait4(process, 0)
     return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
 
