@@ -112,6 +112,19 @@ def test_signatures_have_separate_answers(submit_to):
     assert [function.batches for function in functions] == [[[5], [5]], [[5]]]
 
 
+def test_stored_outputs_of_one_row_are_found(submit_to):
+    counted, first, second = [], Repeatable(1), Repeatable(2)
+    cache = AnswerCache(10**6, lambda *rows: counted.append(rows))
+    inputs = {"x": np.array([5])}
+    assert cache.find([first, second], inputs) is None
+    cache.store(second, inputs, {"y": np.array([10])})
+    assert cache.find([first, second], inputs) == {"y": [10]}
+    assert wait_for(submit_to(cache, second, 5)) == [10] and not second.batches
+    assert cache.find([second], {"x": np.array([6])}) is None
+    assert counted == [(0, 1), (1, 0), (1, 0), (0, 1)]
+    assert len(cache._entries) == 1
+
+
 def test_cached_rows_do_not_reference_their_batch(submit_to):
     cache = AnswerCache(10**6)
     batch = submit_to(cache, Repeatable(), *range(20)).result(300)["y"]
