@@ -40,6 +40,21 @@ def test_rows_padded_to_a_given_length(corpus):
         corpus.source_ids(np.array([3]), 4)
 
 
+def test_each_id_changes_the_checksum(tmp_path, monkeypatch, corpus):
+    monkeypatch.setattr(encoded, "_CHECKED_IDS", 2)
+    checksums = {corpus.checksum()}
+    changed = (
+        [([6, 6], [7]), PAIRS[1], PAIRS[2], PAIRS[3]],
+        [*PAIRS[:3], ([8, 8, 8, 9], [])],
+        [([5, 6], [8]), *PAIRS[1:]],
+    )
+    for number, pairs in enumerate(changed):
+        (tmp_path / str(number)).mkdir()
+        write_encoded(tmp_path / str(number), "train", pairs, 1000)
+        checksums.add(EncodedCorpus.open(tmp_path / str(number), "train").checksum())
+    assert len(checksums) == 4
+
+
 def test_no_rows_give_no_rows(corpus):
     assert corpus.source_ids(np.array([], np.int64)).shape == (0, 0)
     assert corpus.source_ids(np.array([], np.int64), 7).shape == (0, 7)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from t2t_keras.data.batching import EpochPlans, Position, plan_in_length_order
 from t2t_keras.data.encoded import EncodedCorpus
 from t2t_keras.data.masked_corpus import MaskedCorpus
-from t2t_keras.data.pipeline import dataset_of, share_shape, shares, training_dataset, validation_batches
+from t2t_keras.data.pipeline import dataset_of, raising, share_shape, shares, training_dataset, validation_batches
 from t2t_keras.errors import InputError
 from t2t_keras.symbols import EOS_ID
 
@@ -202,3 +202,17 @@ def test_each_epoch_has_its_own_masks(corpus):
     first, second = map(sources, epochs)
     assert first.keys() == second.keys()
     assert sum(first[row] != second[row] for row in first) > len(first) / 4
+
+
+def test_errors_of_reading_replace_those_of_tensorflow(corpus):
+    class Unreadable:
+        def at(self, epoch):
+            raise OSError("the disk is gone")
+
+    plans = EpochPlans(corpus.source_lengths, corpus.target_lengths, BUDGET, seed=1)
+    errors: list[Exception] = []
+    dataset = training_dataset(Unreadable(), plans, Position(0, 0), 1, [0], on_error=errors.append)
+    with pytest.raises(OSError, match="the disk is gone"), raising(errors):
+        next(iter(dataset))
+    with pytest.raises(tf.errors.OpError), raising([]):
+        next(iter(dataset))
