@@ -43,16 +43,18 @@ def main() -> None:
     arguments = _parse_arguments()
     chosen = _draw_mutations(arguments.packages, arguments.count, arguments.seed)
     _preload()
-    killed, started = 0, time.monotonic()
-    for path, mutation in chosen:
-        files = [test for test in tests_of(path) if _seconds(test)][:MAX_FILES]
-        limit = min(MAX_SECONDS, 10 + 3 * int(sum(map(_seconds, files))))
-        if files and run_tests(files, limit, str(path), mutation.source)[0]:
-            killed += 1
-        else:
-            print(_difference(path, mutation), flush=True)
-    rate = killed / max(len(chosen), 1)
-    print(f"killed {killed} of {len(chosen)} mutations ({rate:.0%}) in {time.monotonic() - started:.0f} s")
+    tried = killed = 0
+    started = time.monotonic()
+    with contextlib.suppress(KeyboardInterrupt):
+        for path, mutation in chosen[arguments.skip :]:
+            files = [test for test in tests_of(path) if _seconds(test)][:MAX_FILES]
+            limit = min(MAX_SECONDS, 10 + 3 * int(sum(map(_seconds, files))))
+            is_killed = bool(files) and run_tests(files, limit, str(path), mutation.source)[0] != 0
+            tried, killed = tried + 1, killed + is_killed
+            if not is_killed:
+                print(_difference(path, mutation), flush=True)
+    rate = killed / max(tried, 1)
+    print(f"killed {killed} of {tried} mutations ({rate:.0%}) in {time.monotonic() - started:.0f} s")
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -60,6 +62,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("packages", nargs="+", help="folders or files of t2t_keras, such as serving or data/prepare.py")
     parser.add_argument("--count", type=int, default=50, help="the number of mutations")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random choice")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="the number of mutations tried by a run that was interrupted"
+    )
     return parser.parse_args()
 
 
@@ -120,11 +125,13 @@ def run_tests(files: list[str], cpu_seconds: int, path: str = "", source: str = 
         options = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={folder}/pytest", "-m", QUICK_TESTS]
         os._exit(pytest.main([*options, *files]))
     end = time.monotonic() + 60 + 5 * cpu_seconds  # for tests that wait without using the CPU
-    while not (waited := os.wait4(process, os.WNOHANG))[0] and time.monotonic() < end:
-        time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)  # with its child processes
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        while not (waited := os.wait4(process, os.WNOHANG))[0] and time.monotonic() < end:
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process, signal.SIGKILL)  # with its child processes
+        shutil.rmtree(folder, ignore_errors=True)
     _, status, usage = waited if waited[0] else os.wait4(process, 0)
     return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
 
