@@ -27,6 +27,11 @@ def is_opening(character: str) -> bool:
     return unicodedata.category(character) in ("Ps", "Pi")
 
 
+def is_closing(character: str) -> bool:
+    """Returns whether a character is a closing bracket or quote, or another mark such as a comma."""
+    return unicodedata.category(character) in ("Po", "Pe", "Pf")
+
+
 def continues_word(piece: str) -> bool:
     """Returns whether a vocabulary entry continues the word at the end of the preceding token.
 

@@ -13,6 +13,7 @@ from t2t_keras.inference.translation import Translation
 from t2t_keras.inference.translator import Translator
 from t2t_keras.text.markup.documents import MarkedDocument
 from t2t_keras.text.markup.placing import AlignedText, placed
+from t2t_keras.text.words import units
 from tests.inference import tiny
 
 DOCUMENT = "<p>Two <b>dogs</b> play, {name}.</p><p>12</p><code>x</code>"
@@ -68,6 +69,22 @@ def test_weak_links_place_elements_whose_words_have_no_links():
         ((17, 18, 6, 10),): lost,  # a link on a punctuation mark would be hard to see
     }.items():
         assert placed(segment, AlignedText("Klickt hier jetzt.", links, weak_links)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sources", "expected"),
+    [
+        ("Drücke, um zu", [0, 1, 2, 1], "Drücke <kbd>x</kbd>, um zu gehen"),
+        ("Drücke (zu", [0, 1, 1], "Drücke <kbd>x</kbd> (zu gehen"),
+        ("Tapez : pour", [0, 1, 1], "Tapez <kbd>x</kbd> : pour gehen"),
+    ],
+)
+def test_marks_after_a_placeholder_have_the_space_of_the_translation(text, sources, expected):
+    (segment,) = MarkedDocument.parsed("Press <kbd>x</kbd> to go", "html", "in.html").segments
+    text += " gehen"
+    places = [(unit.start, unit.end) for unit in segment.units]
+    links = [(*unit, *places[source]) for unit, source in zip(units(text), [*sources, 2], strict=True)]
+    assert placed(segment, AlignedText(text, tuple(links))) == expected
 
 
 def test_models_without_attention_are_rejected():

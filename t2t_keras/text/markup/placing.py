@@ -13,7 +13,7 @@ import numpy as np
 
 from t2t_keras.text.markup.placeholders import placeholder_spans
 from t2t_keras.text.markup.segments import Mark, Segment
-from t2t_keras.text.words import is_of_word, is_opening, units
+from t2t_keras.text.words import is_closing, is_of_word, is_opening, units
 
 Link = tuple[int, int, int, int]
 
@@ -434,6 +434,8 @@ def _has_space(left: _Unit | Mark, right: _Unit | Mark) -> bool:
             return bool(right.space)
         if left.space_after is False and right.source == left.end:
             return False
+        if is_closing(right.text[0]):
+            return bool(right.space)
         return bool(left.space_after or right.space) or is_of_word(right.text[0])
     if isinstance(left, _Unit):
         if right.space_before is False and left.source == right.start - 1:

@@ -5,13 +5,12 @@ import collections
 import functools
 import itertools
 import re
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from t2t_keras.text.markup.placing import AlignedText, aligned_sources, linked_sources
 from t2t_keras.text.protection.spans import Span, SpanFinder
-from t2t_keras.text.words import is_between_units, is_of_word, is_opening, units
+from t2t_keras.text.words import is_between_units, is_closing, is_of_word, is_opening, units
 
 
 class Removed(NamedTuple):
@@ -94,13 +93,9 @@ def _between(previous: str, before: str, after: str, following: str) -> str:
         return ""
     if before and after:
         return before + after if "\n" in before and "\n" in after else after if "\n" in after else before
-    if _closes(following) or is_opening(previous):
+    if is_closing(following) or is_opening(previous):
         return ""
     return before or after or " "
-
-
-def _closes(character: str) -> bool:
-    return unicodedata.category(character) in ("Po", "Pe", "Pf")
 
 
 def repeats(translation: str, spans: Sequence[str]) -> bool:
@@ -316,7 +311,7 @@ def _spacing(front: str, gap: str, rest: str, pieces: Sequence[Removed], is_foll
     if not front or not rest:
         return left, last.after if rest else ""
     if last.after:
-        return left, "" if _closes(rest[0]) and not gap else last.after
+        return left, "" if is_closing(rest[0]) and not gap else last.after
     return left, " " if is_of_word(rest[0]) and not is_followed else ""
 
 
