@@ -13,12 +13,7 @@ import tensorflow as tf
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError, named
 from t2t_keras.inference import loading
-from t2t_keras.inference.explain import (
-    Explanation,
-    WordAlignment,
-    alignment_function,
-    explanation_function,
-)
+from t2t_keras.inference.explain import Explanation, WordAlignment, alignment_function, explanation_function
 from t2t_keras.inference.forced import ForcedScore, check_pairs, pair_batches, token_log_probs_function
 from t2t_keras.inference.line_preparation import preparation
 from t2t_keras.inference.marked_text import TokenLinks, token_links

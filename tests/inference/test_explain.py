@@ -38,11 +38,8 @@ def cross_only(attention: np.ndarray) -> Attentions:
 
 def align_words(explanation: Explanation) -> WordAlignment:
     (attention,) = explanation.attention.cross
-    source_pieces, target_pieces = (
-        list(explanation.source_pieces),
-        list(explanation.target_pieces),
-    )  # as of a translator
-    return WordAlignment.of(source_pieces, target_pieces, attention.mean(axis=0))
+    source, target = list(explanation.source_pieces), list(explanation.target_pieces)  # a translator passes lists
+    return WordAlignment.of(source, target, attention.mean(axis=0))
 
 
 def test_alignments_of_parts_are_joined():

@@ -98,11 +98,11 @@ class Prepared(NamedTuple):
             offset += len(units(sentence.source))
         links = [(*target, *source) for target, source in zip(result.ranges, pairs, strict=True)]
         weak_links = []
-        for target, number, others in zip(
-            _units_outside(result.text, result.ranges), numbers, weak_numbers, strict=False
-        ):
-            links += [(*target, *places[each]) for each in (number,) if 0 <= each < len(places)]
-            weak_links += [(*target, *places[each]) for each in others if each < len(places)]
+        targets = _units_outside(result.text, result.ranges)
+        for target, number, others in zip(targets, numbers, weak_numbers, strict=False):
+            if 0 <= number < len(places):
+                links.append((*target, *places[number]))
+            weak_links += [(*target, *places[other]) for other in others if other < len(places)]
         return AlignedText(result.text, tuple(links), tuple(weak_links))
 
     def _translated(self, sentences: Sequence[Sentence], intact: Sequence[str] = ()) -> list[Sentence]:

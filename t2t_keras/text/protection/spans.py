@@ -47,7 +47,7 @@ _URL = (
     rf"{_not_after()}(?:[A-Za-z][A-Za-z0-9+.-]{{1,15}}://|www\.)(?:(?!https?://)[^{_URL_END}])+"
     rf"|{_not_after('@.-')}{_DOMAIN}(?:[/?#][^{_URL_END}]*)?"
 )
-_MAILBOX = f"(?:{_of_word('.+%-')}|'){{1,64}}"
+_MAILBOX = "(?:" + _of_word(".+%'-") + "){1,64}"
 _EMAIL = rf"{_not_after('.+-')}(?:mailto:)?{_MAILBOX}@(?:[\w-]{{1,63}}\.){{1,8}}[A-Za-z]{{2,24}}{_not_before('-')}"
 
 # Atomic, so that no part of a number is protected, and bounded, so that a long row of numbers takes linear time.
