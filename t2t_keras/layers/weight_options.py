@@ -43,10 +43,13 @@ def copy_initializer(initializer: Any, index: int = 0) -> Any:
     """Returns a copy of an initializer. Unless its seed is fixed, the copy draws a new one, so that weights differ.
 
     Args:
-        initializer: an object, which is copied; a function or a name, which is returned unchanged.
+        initializer: an object, which is copied; a function, a name, or an object that draws from a
+            `keras.random.SeedGenerator`, which is returned unchanged, because each call gives other values.
         index: number that is added to a fixed seed, so that several weights of the same shape differ.
     """
     if not isinstance(initializer, keras.initializers.Initializer):
+        return initializer
+    if isinstance(getattr(initializer, "seed", None), keras.random.SeedGenerator):
         return initializer
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):

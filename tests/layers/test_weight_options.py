@@ -70,8 +70,9 @@ def test_options_are_stored_as_json(name):
     assert restored.kernel_initializer.stddev == 0.5
 
 
-@pytest.mark.parametrize("initializer", ["orthogonal", keras.initializers.Orthogonal(seed=3)], ids=["name", "seed"])
-def test_experts_are_initialised_separately(initializer):
+@pytest.mark.parametrize("seed", [None, 3, keras.random.SeedGenerator(3)], ids=["none", "number", "generator"])
+def test_experts_are_initialised_separately(seed):
+    initializer = keras.initializers.Orthogonal(seed=seed) if seed else "orthogonal"
     layer = layers.MixtureOfExperts(3, 1, 5, kernel_initializer=initializer)
     layer.build(X)
     for kernel in np.array(layer.inner_kernels):  # [d_in, d_expert]
