@@ -12,10 +12,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
 # Texts that each notebook prints, independent of training, and how often.
 PRINTED = {
-    "fine_tune": {"BLEU of ": 2, "taken: 44 weights": 1, " --> ": 2},
-    "own_files": {"model card: ": 1, " --> ": 2, "stopped: 0": 1},
+    "fine_tune": {"BLEU of ": 2, "copied: 44 weights": 1, " --> ": 2},
+    "own_files": {"model card: ": 1, " --> ": 2, "exit status: 0": 1},
     "paper": {"copied without a mistake": 2},
-    "serving": {" --> ": 11, "400 ": 2, "as by REST: True": 1, "stopped, all answered: True": 1},
+    "serving": {" --> ": 11, "400 ": 2, "same as over REST: True": 1, "all requests answered: True": 1},
 }
 
 # The amounts of data in a full run, and the amounts here.

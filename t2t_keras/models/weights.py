@@ -60,24 +60,24 @@ def assign_weights(model: SequenceModel, weights: dict) -> None:
 
 
 class WeightAccount(NamedTuple):
-    """An account of the weights that a model took from a different model.
+    """An account of the weights that were copied from one model to another.
 
     Attributes:
-        taken: weights of both models, with their numbers of elements by name.
+        copied: weights of both models, with their numbers of elements by name.
         new: weights that only this model has, likewise.
-        left_out: weights that only the other model has, likewise.
+        unused: weights that only the other model has, likewise.
         rows: number of rows, by name, that were added to weights of both models for new vocabulary entries.
     """
 
-    taken: dict[str, int]
+    copied: dict[str, int]
     new: dict[str, int]
-    left_out: dict[str, int]
+    unused: dict[str, int]
     rows: dict[str, int]
 
     def lines(self) -> list[str]:
         """Describes each kind on one line, with the names of weights that are not shared."""
-        names = {"new": self.new, "left out": self.left_out}
-        lines = [f"taken: {_amount(self.taken)}"]
+        names = {"new": self.new, "not used": self.unused}
+        lines = [f"copied: {_amount(self.copied)}"]
         if self.rows:
             count = max(self.rows.values())
             lines.append(f"{count:,} new entries of the vocabulary, means of their pieces: {_list(self.rows)}")
@@ -128,16 +128,16 @@ def assign_known_weights(
     for name in common_names:
         variables[name].assign(weights[name])
     return WeightAccount(
-        taken={name: weights[name].size for name in common_names},
+        copied={name: weights[name].size for name in common_names},
         new={name: math.prod(variable.shape) for name, variable in variables.items() if name not in weights},
-        left_out={name: array.size for name, array in weights.items() if name not in variables},
+        unused={name: array.size for name, array in weights.items() if name not in variables},
         rows={name: len(spellings) for name, spellings in new_rows.items()},
     )
 
 
 def _amount(sizes: dict[str, int]) -> str:
     plural = "s" * (len(sizes) != 1)
-    return f"{len(sizes):,} weight{plural} ({sum(sizes.values()):,} numbers)" if sizes else "none"
+    return f"{len(sizes):,} weight{plural} ({sum(sizes.values()):,} parameters)" if sizes else "none"
 
 
 def _list(names: Iterable[str], limit: int = _MAX_NAMES) -> str:

@@ -83,7 +83,7 @@ def take_weights(model: SequenceModel, origin: WeightOrigin, workers: Workers) -
         weights = load_weights(pathlib.Path(remote.local(origin.path)))
         account = assign_known_weights(model, weights, origin.spelled)
     workers.check_same(f"weights in {origin.path}", _checksum(weights))
-    return [f"began with the weights of {origin.path}", *account.lines()]
+    return [f"starts from the weights of {origin.path}", *account.lines()]
 
 
 def _checksum(weights: Mapping[str, np.ndarray]) -> str:
@@ -142,7 +142,7 @@ def _check_same_origin(run: Run, init_from: RunCheckpoint | None) -> None:
     record: dict[str, Any] = run.init_from
     request = {"model_dir": remote.origin(init_from.model_dir), "checkpoint": init_from.checkpoint}
     if request != {name: record.get(name) for name in request} and not _has_weights(init_from, record.get("weights")):
-        origin = f"from {record['path']}" if record else "with fresh weights"
+        origin = f"from {record['path']}" if record else "with random weights"
         raise InputError(f"{run.path} began {origin}; omit --init_from, or use a different --model_dir")
 
 

@@ -206,7 +206,7 @@ def test_programs_read_and_write_runs_in_a_bucket(folder, killed, monkeypatch):
         graph.touch()
     started = train(folder, "begins", f"{BUCKET}/runs/second", f"--init_from={RUN}@best", "--set=train.max_steps=1")
     assert started.returncode == 0, started.stderr
-    assert f"began with the weights of {RUN}/checkpoints/step_" in started.stderr
+    assert f"starts from the weights of {RUN}/checkpoints/step_" in started.stderr
     check_server(folder)
 
 

@@ -252,8 +252,8 @@ def test_starting_from_the_weights_of_another_run(folder, results, name, checkpo
     assert status == 0, stderr
     path = checkpoints.resolve(Run(folder / "uninterrupted").checkpoints_path, checkpoint)
     lines = stderr.splitlines()
-    assert lines[0] == f"began with the weights of {path}"
-    assert lines[1].startswith("taken: ") and lines[2].startswith("new: none")
+    assert lines[0] == f"starts from the weights of {path}"
+    assert lines[1].startswith("copied: ") and lines[2].startswith("new: none")
     run = Run(folder / ("begins" if name == "begins" else "begun"))
     assert run.init_from["path"] == str(path)
     before = tiny_training.records(folder / "uninterrupted", "train")

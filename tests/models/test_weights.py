@@ -44,11 +44,11 @@ def test_known_weights_are_copied_and_the_rest_is_listed():
     model_weights = Weight("mine/a", 2, 3), Weight("mine/b", 4), *(Weight(f"mine/new{i}", 1) for i in range(22))
     account = assign_known_weights(model_of(*model_weights), arrays(a=(2, 3), old_b=(5,)))
     assert model_weights[0].value.all() and not any(weight.value.any() for weight in model_weights[1:])
-    taken, new, left_out = account.lines()
-    assert taken == "taken: 1 weight (6 numbers)"
+    copied, new, unused = account.lines()
+    assert copied == "copied: 1 weight (6 parameters)"
     names = ", ".join(["b", *(f"new{i}" for i in range(19))])
-    assert new == f"new: 23 weights (26 numbers): {names} and 3 more"
-    assert left_out == "left out: 1 weight (5 numbers): old/b"
+    assert new == f"new: 23 weights (26 parameters): {names} and 3 more"
+    assert unused == "not used: 1 weight (5 parameters): old/b"
 
 
 def test_the_first_three_weights_with_different_shapes_are_named():

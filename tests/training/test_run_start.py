@@ -58,10 +58,10 @@ def test_weights_are_those_of_the_checkpoint_and_all_else_is_new(tmp_path, data,
     path = Run(other_run).checkpoints_path / checkpoints.step_name(step)
     numbers = sum(array.size for array in weights.values())
     assert trainer.account == [
-        f"began with the weights of {path}",
-        f"taken: {len(weights)} weights ({numbers:,} numbers)",
+        f"starts from the weights of {path}",
+        f"copied: {len(weights)} weights ({numbers:,} parameters)",
         "new: none",
-        "left out: none",
+        "not used: none",
     ]
     noted = Run(tmp_path / "run").init_from
     assert re.fullmatch("[0-9a-f]{8}", noted.pop("weights"))
@@ -91,7 +91,7 @@ def test_the_newest_average_is_the_default_and_moving_averages_are_taken(tmp_pat
     assert_same_weights(make_initialised_trainer(tmp_path / "moving", data, RunCheckpoint(source)), moving)
 
 
-def test_weights_of_only_one_run_are_new_or_left_out(tmp_path, data, other_run):
+def test_weights_of_only_one_run_are_new_or_unused(tmp_path, data, other_run):
     model = {"num_decoder_layers": 2, "use_attention_bias": False}
     fresh = make_trainer(tmp_path / "fresh", data, model).training.read()["weights"]
     trainer = make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(other_run, "8"), model)
@@ -99,12 +99,12 @@ def test_weights_of_only_one_run_are_new_or_left_out(tmp_path, data, other_run):
     assert any(name.startswith("decoder/layer_1/") for name in actual.keys() - weights.keys())
     for name, array in actual.items():
         np.testing.assert_array_equal(array, weights.get(name, fresh[name]), err_msg=name)
-    _, taken, new, left_out = trainer.account
-    assert taken.startswith(f"taken: {len(actual.keys() & weights.keys())} weights (")
+    _, copied, new, unused = trainer.account
+    assert copied.startswith(f"copied: {len(actual.keys() & weights.keys())} weights (")
     names = [name for name in actual if name not in weights]
     assert new.startswith(f"new: {len(names)} weights (") and new.endswith(f": {', '.join(names)}")
     names = [name for name in weights if name not in actual]
-    assert left_out.startswith(f"left out: {len(names)} weights (") and left_out.endswith(f": {', '.join(names)}")
+    assert unused.startswith(f"not used: {len(names)} weights (") and unused.endswith(f": {', '.join(names)}")
 
 
 def test_different_shapes_are_rejected_by_name(tmp_path, data, other_run):
@@ -143,5 +143,5 @@ def test_a_resumed_run_does_not_need_the_other(tmp_path, data, other_run):
         assert Run(tmp_path / "run").init_from == noted
     with pytest.raises(InputError, match=r"run began from .*step_00000004; omit --init_from, or use a different"):
         make_initialised_trainer(tmp_path / "run", data, RunCheckpoint(source), max_steps=3)
-    with pytest.raises(InputError, match="run began with fresh weights; omit --init_from"):
+    with pytest.raises(InputError, match="run began with random weights; omit --init_from"):
         make_initialised_trainer(other_run, data, RunCheckpoint(tmp_path / "gone"), max_steps=8)
