@@ -57,7 +57,7 @@ def main() -> None:
         print(json.dumps(measure(flags.preset, flags.worker, flags.tokens, flags.length)))
         return
     other_memory = []
-    print("| vocabulary | peak MiB | weights, optimizer and model MiB | the rest MiB | logits would be MiB |")
+    print("| vocabulary | peak MiB | weights, optimizer and model MiB | the rest MiB | logits of a whole batch MiB |")
     print("|---|---|---|---|---|")
     for vocab_size in flags.vocab_sizes:
         command = [sys.executable, "-m", "benchmarks.loss_memory", *sys.argv[1:], f"--worker={vocab_size}"]

@@ -1,4 +1,4 @@
-"""Chooses the average of checkpoints, the beam and the length penalty of a run on its validation set, and stores them.
+"""Chooses a run's average of checkpoints, beam size and length penalty on its validation set, and stores them.
 
 The program first compares averages of the newest checkpoints with the run's current weights, using the run's search
 settings. With the best weights, it then compares the combinations of beams and length penalties. It prints a table, and

