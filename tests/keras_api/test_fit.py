@@ -177,7 +177,7 @@ def test_several_steps_per_execution_train_like_single_ones(training):
     assert_equal(model.weights, training.expected, atol=1e-5)
 
 
-@promise("`sample_weight` of sentences and of tokens, `class_weight`")
+@promise("`sample_weight` per sentence and per token, `class_weight`")
 @pytest.mark.parametrize("per", ["sentence", "token"])
 def test_sample_weights_multiply_the_losses_of_tokens(per):
     model, inputs = transformer(run_eagerly=True), {"source": SOURCE, "target": TARGET}
@@ -195,7 +195,7 @@ def test_sample_weights_multiply_the_losses_of_tokens(per):
     assert_equal(model.weights, weights)
 
 
-@promise("`sample_weight` of sentences and of tokens, `class_weight`")
+@promise("`sample_weight` per sentence and per token, `class_weight`")
 def test_class_weights_multiply_the_losses_of_a_classifier():
     model, labels = classifier(run_eagerly=True), np.arange(SENTENCES) % 2
     model.optimizer.learning_rate = 0.0

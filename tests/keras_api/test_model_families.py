@@ -46,7 +46,7 @@ def test_a_configuration_is_json_and_restores_the_model(family):
     )
 
 
-@promise("functional models of unknown length, `compute_output_shape`")
+@promise("functional models with sequences of unknown length, `compute_output_shape`")
 @pytest.mark.quick("transformer")
 @every_family
 def test_a_functional_model_can_contain_the_model(family, tmp_path):
@@ -63,7 +63,7 @@ def test_a_functional_model_can_contain_the_model(family, tmp_path):
     np.testing.assert_allclose(array(loaded(INPUTS)), outputs, atol=1e-6)
 
 
-@promise("functional models of unknown length, `compute_output_shape`")
+@promise("functional models with sequences of unknown length, `compute_output_shape`")
 @every_family
 def test_number_of_variables(family):
     model = make(family)

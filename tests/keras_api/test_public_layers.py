@@ -79,7 +79,7 @@ def test_a_configuration_is_json_and_restores_the_layer(case):
     assert json.dumps(restored.get_config()) == text
 
 
-@promise("functional models of unknown length, `compute_output_shape`")
+@promise("functional models with sequences of unknown length, `compute_output_shape`")
 @every_layer
 def test_a_symbolic_call_builds_the_layer_and_infers_the_output(case, rng):
     layer, inputs = case.make(**case.config), example(case, rng)
@@ -94,7 +94,7 @@ def test_a_symbolic_call_builds_the_layer_and_infers_the_output(case, rng):
     assert functional_model(case, layer).output.shape == (None, None, *case.output[2:])
 
 
-@promise("functional models of unknown length, `compute_output_shape`")
+@promise("functional models with sequences of unknown length, `compute_output_shape`")
 @pytest.mark.parametrize("name", CASES)
 def test_number_of_variables(name):
     layer, case = CASES[name].make(**CASES[name].config), CASES[name]
