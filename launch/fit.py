@@ -1,7 +1,7 @@
 """Trains a model on two text files: chooses settings, prepares the text, trains, scores and exports the model.
 
 Line n of one file is the translation of line n of the other. Files such as .tsv, .tmx and .xliff have both sides. After
-an interruption, run the same command to resume. To train longer, give more --minutes.
+an interruption, run the same command to resume. To train longer, increase --minutes.
 
 Examples:
     python -m launch.fit --source=a.en --target=a.de --minutes=60 --output=mine

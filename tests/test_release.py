@@ -76,4 +76,4 @@ def test_uncommitted_changes_are_rejected(file: str, project: Path, release: Rel
     result = release()
     assert result.returncode == 1 and not (tmp_path / "log").exists()
     (line,) = result.stderr.splitlines()
-    assert line.startswith("error: not committed: ") and file in line
+    assert line.startswith("error: uncommitted changes: ") and file in line
