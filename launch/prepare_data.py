@@ -60,7 +60,9 @@ setting_flags.define_usual(
     *("max_length_ratio", "lowercase", "final_marks", "truecase", "seed"),
     *("vocab_type", "vocab_size", "source_vocab_size", "extend_vocab", "symbols"),
 )
-DEFINE_path("vocab_from", None, "A run or an export whose vocabulary is used; --extend_vocab adds to it.", FOLDER)
+DEFINE_path(
+    "vocab_from", None, "A run, an export or prepared data whose vocabulary is used; --extend_vocab adds to it.", FOLDER
+)
 DEFINE_path("data_dir", None, "Folder for the prepared data.", NEW_FOLDER, required=True)
 DEFINE_number("processes", num_cores(), "Number of shards prepared in parallel.", PositiveInt)
 DEFINE_number(
@@ -83,7 +85,7 @@ def main(argv: list[str]) -> None:
     """Prepares the data and prints a summary."""
     config = _config()
     corpus = corpora.of_config(config, FLAGS.download_dir, corpus_flags.paths(), program.say)
-    vocab_path = Run(FLAGS.vocab_from).vocab_path if FLAGS.vocab_from else None
+    vocab_path = _other_vocabulary(FLAGS.vocab_from)[1] if FLAGS.vocab_from else None
     data = prepare(corpus, config, FLAGS.data_dir, program.say, _workers(), FLAGS.shard_pairs, vocab_path)
     program.say(_table(data))
 
@@ -106,7 +108,7 @@ def _config() -> DataConfig:
     overrides = {name: FLAGS[name].value for name in defaults if name in FLAGS and FLAGS[name].present}
     lists = {name: tuple(FLAGS[flag].value) for name, flag in _LISTS.items()}
     languages = _languages_of_files() or _languages_of_directions()
-    config = DataConfig(**{**defaults, **languages, **overrides, **lists, **_settings_of_another_run()})
+    config = DataConfig(**{**defaults, **languages, **overrides, **lists, **_settings_of_other_vocabulary()})
     if FLAGS["max_length"].present:
         return config
     return dataclasses.replace(config, max_length=config.max_length * config.tokens_of_a_piece)
@@ -129,16 +131,28 @@ def _languages_of_directions() -> dict[str, str]:
     return {"source_language": source, "target_language": target}
 
 
-def _settings_of_another_run() -> dict[str, Any]:
+def _settings_of_other_vocabulary() -> dict[str, Any]:
+    """Returns the settings that --vocab_from determines; empty without the flag."""
     if not FLAGS.vocab_from:
         return {}
     for name in ("vocab_type", "vocab_size", "source_vocab_size", "lowercase", "truecase"):
         if FLAGS[name].present:
             raise InputError(f"--{name} is determined by --vocab_from; omit the flag")
-    run = Run(FLAGS.vocab_from)
-    data = run.config.data
-    sizes = {name: size or 0 for name, size in Tokenizer.load(run.vocab_path).sizes.items()}
+    data, vocab_path = _other_vocabulary(FLAGS.vocab_from)
+    sizes = {name: size or 0 for name, size in Tokenizer.load(vocab_path).sizes.items()}
     return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, "truecase": data.truecase, **sizes}
+
+
+def _other_vocabulary(folder: str) -> tuple[DataConfig, pathlib.Path]:
+    """Returns the data settings and the vocabulary file of a run, an export or prepared data."""
+    run = Run(folder)
+    if run.exists:
+        return run.config.data, run.vocab_path
+    try:
+        data = PreparedData.open(folder)
+    except InputError as error:
+        raise InputError(f"--vocab_from={folder}: no run, export or prepared data: {error}") from None
+    return data.config, data.vocab_path
 
 
 def _table(data: PreparedData) -> str:

@@ -55,6 +55,18 @@ def test_preparation_and_repeated_preparation(files):
     ]
 
 
+def test_vocabulary_of_other_prepared_data(files):
+    assert run(*flags_for(files, lowercase="both"))[0] == 0
+    text = [f"--train_source={files / 'a.de'}", f"--train_target={files / 'a.en'}", f"--data_dir={files / 'reverse'}"]
+    status, _, errors = run(*text, f"--vocab_from={files}")
+    assert (status, errors.startswith(f"error: --vocab_from={files}: no run, export or prepared data: ")) == (1, True)
+    status, _, errors = run(*text, f"--vocab_from={files / 'data'}")
+    assert (status, errors) == (0, "")
+    first, second = (PreparedData.open(files / name) for name in ("data", "reverse"))
+    assert second.vocab_path.read_bytes() == first.vocab_path.read_bytes()
+    assert second.config.lowercase == "both"
+
+
 ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it once per corpus, '' for none\n"
 
 
