@@ -163,7 +163,7 @@ class Monitor:
         time_text = f"{tqdm.format_interval(max(0.0, seconds)) if math.isfinite(seconds) else '?'} left"
         if self._bar is None:
             expected = self._expected_steps(step)
-            total_text = f"/{expected:,}" if expected == self._total_steps else f" of some {expected:,}"
+            total_text = f"/{expected:,}" if expected == self._total_steps else f" of about {expected:,}"
             self._say(
                 f"step {step:,}{total_text}: {numbers_text}, gradient norm {gradient_norm:.2f}, "
                 f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {time_text}"
