@@ -197,7 +197,7 @@ def test_the_time_left_ends_with_the_minutes(tmp_path, capsys, monkeypatch):
     output = capsys.readouterr().err
     assert output.split(", ")[-1].split()[0] == "01:59"
     # So soon after the start, the number of steps is below the maximum.
-    assert re.match(r"step 10 of some [\d,]+: loss ", output)
+    assert re.match(r"step 10 of about [\d,]+: loss ", output)
 
 
 def test_sums_that_a_checkpoint_keeps_do_not_change():
