@@ -133,6 +133,7 @@ class Core:
             ServingError: the call is invalid or exceeds a limit, the queue is full, or the expected wait is too long.
         """
         rows = signature.check(inputs, self.options.limits)
+        loan.model.check_tags(inputs)
         seconds = self.options.request_seconds
         if client_seconds is not None:
             seconds = min(seconds, client_seconds)
@@ -180,6 +181,7 @@ class Core:
         signature, default = streaming_signature(loan.model), loan.model.signature("")
         if (rows := default.check(inputs, self.options.limits)) > 1:
             raise invalid(f"{rows} texts, but a streaming request takes only one")
+        loan.model.check_tags(inputs)
         # The scores of a streamed search may differ in the last bits, so only other streams may reuse its outputs.
         advance = loan.model.signature(STREAM_ADVANCE)
         if (cached_outputs := self._answers.find([default, advance], inputs)) is not None:

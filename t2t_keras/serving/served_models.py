@@ -23,8 +23,8 @@ from t2t_keras.machine import streams
 from t2t_keras.machine.files import sha256
 from t2t_keras.serving.answer_cache import repeatable
 from t2t_keras.serving.parts import check_rows
-from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_signatures import Function, Signature
+from t2t_keras.serving.request_errors import Code, ServingError, invalid
+from t2t_keras.serving.served_signatures import Arrays, Function, Signature
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,6 +71,7 @@ class Model:
         # Outputs of an export that samples are not cached, although sampling is deterministic given the text.
         repeatable_names = set() if _section(config, "decode").get("sampling") else repeatable(graph)
         self.about = _description(config)
+        self._tags = tuple(f"<2{target}>".encode() for _, target in self.about.get("directions", []))
         _check_files(path, config)
         functions = _substitute(path, substitutes)
         if (path / CONFIG_FILE).is_file():
@@ -103,6 +104,27 @@ class Model:
                 Code.INVALID_ARGUMENT, f'Serving signature name: "{name}" not found in signature def; there are {known}'
             )
         return self.signatures[name]
+
+    def check_tags(self, inputs: Arrays) -> None:
+        """Checks that each text names its target language, if the model translates in several directions.
+
+        Without a tag, the model would translate into an arbitrary language.
+
+        Args:
+            inputs: arrays by name that match one of the model's signatures.
+
+        Raises:
+            ServingError: a text that is not blank does not begin with the tag of a target language.
+        """
+        if not self._tags or "text" not in inputs:
+            return
+        for text in inputs["text"].ravel():
+            if text.strip() and not text.lstrip().startswith(self._tags):
+                tags = [tag.decode() for tag in dict.fromkeys(self._tags)]
+                raise invalid(
+                    f"'text': each text must begin with the tag of its target language, {' or '.join(tags)}; for "
+                    f"example '{tags[0]} Good morning.'"
+                )
 
     def warm_up(self) -> int:
         """Runs the warm-up requests of the version; may raise any exception.
