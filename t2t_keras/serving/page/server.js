@@ -124,8 +124,8 @@ export class Model {
     const outputs = ["query_pieces", "key_pieces", "attention", "num_layers"];
     // Attention belongs to the model's tokens, which a post-processed output no longer shows.
     if (this.task.finishes || !this.gives("attention", ["text", "target", "kind", "layer"], outputs)) return {};
-    const anything = KINDS.map(() => ".");
-    const inputs = { text: anything, target: anything, kind: KINDS, layer: KINDS.map(() => 0) };
+    const [text, target] = [this.tagged("."), "."].map((each) => KINDS.map(() => each));
+    const inputs = { text, target, kind: KINDS, layer: KINDS.map(() => 0) };
     const { num_layers: counts } = await this.predict("attention", inputs);
     return Object.fromEntries(KINDS.map((kind, at) => [kind, counts[at]]));
   }

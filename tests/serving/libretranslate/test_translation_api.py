@@ -116,6 +116,12 @@ def test_translation_through_a_third_language(client):
     assert translate(client, q="a", source="fr", target="fr").json() == {"translatedText": "a"}
 
 
+UNTAGGED = (
+    "'text': each text must begin with the tag of its target language, <2it> or <2en> or <2es>; for example "
+    "'<2it> Good morning.'"
+)
+
+
 def test_multilingual_models_receive_the_tag_of_the_target_language(config_file, tmp_path):
     french = French()
     tf.saved_model.save(french, str(tmp_path / "many" / "1"), signatures={"serving_default": french.translate})
@@ -131,6 +137,12 @@ def test_multilingual_models_receive_the_tag_of_the_target_language(config_file,
         assert translation == {"translatedText": "<<2es> <<2en> a>>"}
         assert translate(client, q="a", target="it", format="html").status_code == 501  # the model returns no alignment
         assert client.get("/server.json").json()["directions"] == [["en", "it"], ["it", "en"], ["en", "es"]]
+        response = client.post("/v1/models/many:predict", json={"instances": ["<2it> a", " ", "<2es> a"]})
+        translations = [prediction["translation"] for prediction in response.json()["predictions"]]
+        assert translations == ["<<2it> a>", "< >", "<<2es> a>"]
+        for text in ("a", "<2de> a", "a <2it>"):
+            response = client.post("/v1/models/many:predict", json={"instances": ["<2it> a", text]})
+            assert (response.status_code, response.json()["error"]) == (400, UNTAGGED)
 
 
 def test_documents_have_the_tag_before_each_text(tmp_path):
