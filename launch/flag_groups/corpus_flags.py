@@ -37,8 +37,7 @@ def paths() -> list[dict[str, corpora.Paths]]:
     for (split, side), files in zip(names, values, strict=True):
         if len(files) not in (0, count):
             raise InputError(
-                f"--{split}_{side} is given {len(files)} times, --train_source {len(values[0])} times; "
-                "give it once per corpus, '' for none"
+                f"--{split}_{side}: expected {count} values, one per corpus ('' for none), got {len(files)}"
             )
     if FLAGS.tsv and not values[0]:
         raise InputError("--tsv requires --train_source")

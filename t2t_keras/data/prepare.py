@@ -154,7 +154,7 @@ class PreparedData:
 
     def _check_split(self, split: str, valid: list[str]) -> None:
         if split not in valid:
-            raise InputError(f"{self.directory}: has no split {split!r} to read; valid: {', '.join(valid)}")
+            raise InputError(f"{self.directory}: has no split {split!r}; available splits: {', '.join(valid)}")
 
 
 def prepare(

@@ -20,7 +20,7 @@ class Reason(enum.Enum):
     """Reason for a refusal. The value appears in the log, the name in lower case is a metric label."""
 
     CONNECTIONS = "too many connections or watching clients"
-    HOST = "a foreign host or origin"
+    HOST = "a different host or origin"
     KEY = "no valid key"
     MODEL = "an unknown model, version or service"
     REQUEST = "an invalid request, or an unknown path or method"

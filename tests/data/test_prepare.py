@@ -39,7 +39,10 @@ def test_a_prepared_folder_holds_all_that_training_and_scoring_need(corpus, tmp_
         rows = np.arange(len(encoded))
         assert prepared.tokenizer.decode_batch(encoded.source_ids(rows)) == sources
         assert prepared.tokenizer.decode_batch(encoded.target_ids(rows)) == targets
-    for read, message in ((prepared.split, "'dev' to read; valid: train, valid, test"), (prepared.text, "'train' to")):
+    for read, message in (
+        (prepared.split, "'dev'; available splits: train, valid, test"),
+        (prepared.text, "'train'; available splits: valid"),
+    ):
         with pytest.raises(InputError, match=f"{tmp_path}/data: has no split {message}"):
             read(re.search("'(.*)'", message)[1])
     record = json.loads((tmp_path / "data" / "data.json").read_text())

@@ -67,7 +67,7 @@ def test_vocabulary_of_other_prepared_data(files):
     assert second.config.lowercase == "both"
 
 
-ONE_OF_TWO = "error: --valid_target is given 1 times, --train_source 2 times; give it once per corpus, '' for none\n"
+ONE_OF_TWO = "error: --valid_target: expected 2 values, one per corpus ('' for none), got 1\n"
 
 
 def test_several_corpora_with_tags(files):

@@ -15,7 +15,7 @@ ANY_HOST = "*"
 
 
 class HostCheck:
-    """Middleware that answers 403 to requests with a foreign host or origin.
+    """Middleware that answers 403 to requests with a different host or origin.
 
     A site can point its own name at this server's address to read responses (DNS rebinding). Such requests have the
     site's name in the header `Host`. IP addresses and "localhost" cannot be abused this way and always pass. Any site
