@@ -147,7 +147,7 @@ def _config(run: Run, data: PreparedData, on_static_shapes: bool = False) -> Con
     base = _base_run(run)
     if _PRESET.value:
         config = presets.preset(_PRESET.value)
-        decode, fits_text = search_of_task(config.decode, data.config), _PRESET.value in presets.SMALL
+        decode, fits_text = search_of_task(config.decode, data.config), presets.is_small(_PRESET.value)
     elif base is not None:
         config = base.config
         default = search_of_task(_DEFAULTS, config.data)

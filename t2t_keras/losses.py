@@ -32,23 +32,23 @@ def token_losses(targets: Tensor, logits: Tensor, label_smoothing: float = 0.0) 
 
 
 class PairTerms(NamedTuple):
-    """The terms of the loss of two predictions p1 and p2 of the same token, and their factors.
+    """The weights of the terms in the loss of two predictions p1 and p2 of the same token.
 
     Attributes:
-        first: factor on the cross-entropy of p1.
-        second: factor on the cross-entropy of p2.
-        forward: factor on KL(p1 || p2), above 0.
-        backward: factor on KL(p2 || p1).
+        w_ce1: weight of the cross-entropy of p1.
+        w_ce2: weight of the cross-entropy of p2.
+        w_kl12: weight of KL(p1 || p2), above 0.
+        w_kl21: weight of KL(p2 || p1).
     """
 
-    first: float
-    second: float
-    forward: float
-    backward: float
+    w_ce1: float
+    w_ce2: float
+    w_kl12: float
+    w_kl21: float
 
     @classmethod
     def simcut(cls, alpha: float) -> "PairTerms":
-        """SimCut: p2 is computed with hidden tokens. Gradients flow through both predictions.
+        """SimCut: p2 is computed with token cutoff. Gradients flow through both predictions.
 
         Reference: Gao et al., "Bi-SimCut: A Simple Strategy for Boosting Neural Machine Translation", 2022.
         """
@@ -56,7 +56,7 @@ class PairTerms(NamedTuple):
 
     @classmethod
     def rdrop(cls, alpha: float) -> "PairTerms":
-        """R-Drop: p1 and p2 are computed with different dropout. All factors are half of the published ones.
+        """R-Drop: p1 and p2 are computed with different dropout. All weights are half of the published ones.
 
         The loss thus has the scale of a single cross-entropy.
 
@@ -73,7 +73,7 @@ def pair_losses(
     Args:
         targets: token ids, int [...].
         logits: of the two predictions, float [..., vocab] each.
-        terms: the factors of the terms.
+        terms: the weights of the terms.
         label_smoothing: epsilon, in [0, 1).
 
     Returns:
@@ -82,10 +82,10 @@ def pair_losses(
     log_p1, log_p2 = (ops.log_softmax(ops.cast(each, "float32")) for each in logits)  # --> [..., vocab]
     difference = log_p1 - log_p2
     return (
-        terms.first * token_losses(targets, logits[0], label_smoothing)
-        + terms.second * token_losses(targets, logits[1], label_smoothing)
-        + terms.forward * ops.sum(ops.exp(log_p1) * difference, axis=-1)
-        - terms.backward * ops.sum(ops.exp(log_p2) * difference, axis=-1)
+        terms.w_ce1 * token_losses(targets, logits[0], label_smoothing)
+        + terms.w_ce2 * token_losses(targets, logits[1], label_smoothing)
+        + terms.w_kl12 * ops.sum(ops.exp(log_p1) * difference, axis=-1)
+        - terms.w_kl21 * ops.sum(ops.exp(log_p2) * difference, axis=-1)
     )
 
 
@@ -102,8 +102,8 @@ def loss_sum_and_count(targets: Tensor, logits: Tensor, label_smoothing: float =
     Returns:
         Two float32 scalars.
     """
-    real = ops.cast(ops.not_equal(targets, 0), "float32")
-    return ops.sum(token_losses(targets, logits, label_smoothing) * real), ops.sum(real)
+    is_token = ops.cast(ops.not_equal(targets, 0), "float32")
+    return ops.sum(token_losses(targets, logits, label_smoothing) * is_token), ops.sum(is_token)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")

@@ -16,15 +16,15 @@ def learning_rate(step: Tensor, d_model: int, warmup_steps: int, scale: float = 
         step: number of the update, counted from 1.
         d_model: width of the model.
         warmup_steps: updates during which the rate rises linearly.
-        scale: factor on the rate; 1 in the paper, 2 in T2T.
+        scale: factor on the rate; 1 in the paper, 2 in T2T (tensor2tensor).
         hold_steps: updates for which the rate then stays at its peak before it decays with the inverse square root
             of the step (Shazeer et al., 2017); 0 in the paper.
     """
     step = ops.cast(step, "float32")
-    falling = ops.rsqrt(step)
+    decay = ops.rsqrt(step)
     if hold_steps:
-        falling = ops.minimum(warmup_steps**-0.5, falling * (1 + hold_steps / warmup_steps) ** 0.5)
-    return scale * d_model**-0.5 * ops.minimum(falling, step * warmup_steps**-1.5)
+        decay = ops.minimum(warmup_steps**-0.5, decay * (1 + hold_steps / warmup_steps) ** 0.5)
+    return scale * d_model**-0.5 * ops.minimum(decay, step * warmup_steps**-1.5)
 
 
 def constant_rate(step: Tensor, warmup_steps: int, rate: float) -> Tensor:
@@ -44,7 +44,7 @@ def decay_to_zero(step: Tensor, last_step: Tensor, decay_steps: int) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
 class PaperSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """`learning_rate` as a schedule for Keras optimizers.
+    """`learning_rate` as a schedule for Keras optimizers; also called the Noam schedule.
 
     Args:
         d_model: width of the model, at least 1.

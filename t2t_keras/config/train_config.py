@@ -42,9 +42,9 @@ class TrainConfig:
         likelihood_weight: weight of the loss of the references in "risk", to which the sentences' costs are added.
         risk_samples: outputs sampled per sentence in "risk", at least 2.
         consistency: a second prediction of each target, which must agree with the first: with different dropout
-            ("rdrop"), with different dropout and some tokens hidden ("simcut"), or "none".
+            ("rdrop"), with different dropout and token cutoff ("simcut"), or "none".
         consistency_weight: factor alpha on the divergence between the two predictions.
-        cutoff_rate: share of the tokens that "simcut" hides in the second pass, on both sides.
+        cutoff_rate: share of the tokens that "simcut" cuts off in the second pass, on both sides.
         frozen: patterns of the names of weights that are not trained, such as "encoder/*"; * matches any characters.
         clip_norm: largest global gradient norm, after the sum over replicas; 0 means no clipping.
         accumulation_steps: number of parts in which each replica processes its share of a batch; the result differs

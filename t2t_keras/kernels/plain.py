@@ -66,7 +66,7 @@ def cast_kernel(kernel: Any, dtype: str) -> Tensor:
 def check_float(inputs: Tensor) -> None:
     """Raises a ValueError if inputs are not float: weights would be rounded to their dtype."""
     if "float" not in (dtype := keras.backend.standardize_dtype(inputs.dtype)):
-        raise ValueError(f"inputs must be float, got {dtype}")
+        raise ValueError(f"inputs must be float, got {dtype}; embed token ids first")
 
 
 def grouped_linear(inputs: Tensor, kernels: Tensor, biases: Tensor, counts: Tensor) -> Tensor:

@@ -37,13 +37,13 @@ def draw_seed(generator: keras.random.SeedGenerator) -> Tensor:
 
 
 def token_cutoff(token_ids: Tensor, rate: float, seed: Tensor) -> Tensor:
-    """Hides random tokens: their embeddings become zero, but they stay visible to masks and keep their positions.
+    """Cuts off random tokens: their embeddings become zero, but masks and positions do not change.
 
-    A hidden token is written as its negative id. Padding, the start symbol and end symbols are never hidden.
+    A token that is cut off gets its negative id. Padding, the start symbol and end symbols are never cut off.
 
     Args:
         token_ids: int [...].
-        rate: probability that a token is hidden, in [0, 1).
+        rate: probability that a token is cut off, in [0, 1).
         seed: int32 [2].
 
     Returns:
@@ -54,8 +54,8 @@ def token_cutoff(token_ids: Tensor, rate: float, seed: Tensor) -> Tensor:
     """
     if not rate:
         return token_ids
-    is_hidden = ops.equal(kernels.dropout(ops.ones(ops.shape(token_ids), "float32"), rate, seed), 0)
-    return ops.where(ops.logical_and(is_hidden, ops.not_equal(token_ids, EOS_ID)), -token_ids, token_ids)
+    is_cut = ops.equal(kernels.dropout(ops.ones(ops.shape(token_ids), "float32"), rate, seed), 0)
+    return ops.where(ops.logical_and(is_cut, ops.not_equal(token_ids, EOS_ID)), -token_ids, token_ids)
 
 
 @keras.saving.register_keras_serializable(package="t2t_keras")
@@ -66,7 +66,7 @@ class Dropout(Layer):
     Otherwise the layer draws seeds from its own generator, as Keras's layer does.
 
     Args:
-        rate: probability that an element is set to zero, in [0, 1).
+        rate: probability that an element is set to zero, in [0, 1); TensorFlow rounds it to a multiple of 1/256.
 
     Call arguments:
         inputs: float, any shape.

@@ -17,7 +17,7 @@ class TiedEmbedding(TableLayer):
     """One matrix that embeds tokens and, transposed, projects hidden states to logits (section 3.4).
 
     Id 0, which is padding and the start symbol, is embedded as zeros, as in T2T. So are negative ids, which stand for
-    hidden tokens (`layers.dropout.token_cutoff`).
+    tokens that are cut off (`layers.dropout.token_cutoff`).
 
     Args:
         vocab_size: number of rows of the matrix.

@@ -20,7 +20,7 @@ class FeedForward(WeightedLayer):
 
     Args:
         d_ff: inner width.
-        dropout_rate: dropout on the inner activations; not used in the paper, 0.1 in T2T.
+        dropout_rate: dropout on the inner activations; not used in the paper, 0.1 in T2T (tensor2tensor).
         activation: name of a Keras activation, or a function; "relu" is the paper's max(0, x), None is linear.
         kwargs: the options of the kernels and biases, such as `kernel_regularizer`, as in `WeightedLayer`; and the
             arguments of `keras.layers.Layer`.

@@ -21,7 +21,7 @@ class Residual(Layer):
 
     Args:
         norm_position: "post" for LayerNorm(x + Dropout(Sublayer(x))), as in the paper, or "pre" for
-            x + Dropout(Sublayer(LayerNorm(x))), as in T2T.
+            x + Dropout(Sublayer(LayerNorm(x))), as in T2T (tensor2tensor).
         dropout_rate: dropout on the sub-layer's output.
         epsilon: added to the variance in layer normalisation.
 

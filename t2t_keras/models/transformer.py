@@ -121,15 +121,18 @@ class Transformer(EncoderDecoder):
         """
         self.ensure_built()
         source, target = inputs["source"], inputs["target"]
-        source_mask, mode = padding_mask(source), {} if training is None else {"training": training}
+        source_mask = padding_mask(source)
+        mode = {} if training is None else {"training": training}
 
-        source_seed, source_rows = fold_in(seed, 0), token_rows(source) if skip_padding else None
+        source_seed = fold_in(seed, 0)
+        source_rows = token_rows(source) if skip_padding else None
         with AuxiliaryLosses(ops.not_equal(source, 0)) as source_losses:
             x = self.source_positions(self.source_embedding(source))  # --> [batch, source_len, d_model]
             x = self.source_dropout(x, seed=fold_in(source_seed, 0), **mode)
             memory = self.encoder(x, source_mask, seed=fold_in(source_seed, 1), token_rows=source_rows, **mode)
 
-        target_seed, target_rows = fold_in(seed, 1), token_rows(target) if skip_padding else None
+        target_seed = fold_in(seed, 1)
+        target_rows = token_rows(target) if skip_padding else None
         # Padding comes after the tokens, so the causal mask also hides it from them. The decoder's window is causal.
         target_mask = None if self.config.attention_window else causal_mask(target)
         with AuxiliaryLosses(ops.not_equal(target, 0)) as target_losses:

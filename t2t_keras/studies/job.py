@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from t2t_keras.config import Config
 
-MISSING = "missing"
+MISSING = "to do"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

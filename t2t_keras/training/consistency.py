@@ -17,8 +17,8 @@ class Consistency(NamedTuple):
     """The method by which the second prediction is computed and enters the loss.
 
     Attributes:
-        terms: the factors of the terms of the loss.
-        cutoff_rate: share of the tokens that are hidden in the second prediction, in [0, 1).
+        terms: the weights of the terms of the loss.
+        cutoff_rate: share of the tokens whose embeddings are zero in the second prediction, in [0, 1).
     """
 
     terms: PairTerms
@@ -34,7 +34,7 @@ class Consistency(NamedTuple):
         return cls(PairTerms.simcut(config.consistency_weight), config.cutoff_rate)
 
     def doubled(self, source: Tensor, target: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
-        """Repeats the rows of a batch for the second prediction, in which tokens may be hidden.
+        """Repeats the rows of a batch for the second prediction, with token cutoff.
 
         Args:
             source: int32 [rows, source_len], padded with 0.
@@ -44,7 +44,7 @@ class Consistency(NamedTuple):
         Returns:
             int32 [2 * rows, source_len] and [2 * rows, target_len].
         """
-        hidden = (token_cutoff(side, self.cutoff_rate, fold_in(seed, 2 + i)) for i, side in enumerate((source, target)))
-        pairs = zip((source, target), hidden, strict=True)
+        cut = (token_cutoff(side, self.cutoff_rate, fold_in(seed, 2 + i)) for i, side in enumerate((source, target)))
+        pairs = zip((source, target), cut, strict=True)
         source, target = (ops.concatenate(pair) for pair in pairs)
         return source, target

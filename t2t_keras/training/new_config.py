@@ -26,7 +26,7 @@ def make_config(name: str, data: PreparedData, settings: Sequence[str] = ()) -> 
         InputError: an unknown preset or setting, an invalid value, or a setting that the preparation determines.
     """
     config = presets.preset(name)
-    decode = search_of_data(search_of_task(config.decode, data.config), data, settings, name in presets.SMALL)
+    decode = search_of_data(search_of_task(config.decode, data.config), data, settings, presets.is_small(name))
     return completed(dataclasses.replace(config, decode=decode), data, settings)
 
 

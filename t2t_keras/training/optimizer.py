@@ -10,8 +10,8 @@ from t2t_keras.tensor import Tensor
 class Adam(tf.Module):
     """Adam (Kingma and Ba, 2015).
 
-    Epsilon is added to the root of the second moment before bias correction, as in T2T and the paper's code. Create the
-    optimizer in the strategy's scope.
+    Epsilon is added to the root of the second moment before bias correction, as in T2T (tensor2tensor), the paper's
+    code. Create the optimizer in the strategy's scope.
 
     Args:
         weights: float32 variables; see `MatrixLayout`.

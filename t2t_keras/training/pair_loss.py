@@ -25,12 +25,12 @@ class ChunkedPairLoss(ChunkedLoss):
         terms: the factors of the terms of the loss.
 
     Raises:
-        ValueError: `terms.forward` is not above 0.
+        ValueError: `terms.w_kl12` is not above 0.
     """
 
     def __init__(self, head: Head, label_smoothing: float, dtype: tf.DType, for_cpu: bool, terms: PairTerms) -> None:
         super().__init__(head, label_smoothing, dtype, for_cpu)
-        checked("`terms.forward`", PositiveFloat, terms.forward)  # the unit of the gradients in `_chunk`
+        checked("`terms.w_kl12`", PositiveFloat, terms.w_kl12)  # the unit of the gradients in `_chunk`
         self._terms = terms
         self._chunk_rows = (self._chunk_rows + 1) // 2  # two rows of logits per row
 
@@ -55,11 +55,11 @@ class ChunkedPairLoss(ChunkedLoss):
         """Computes the gradients of both rows of logits, z1 and z2.
 
         With d = log p1 - log p2 and the target q, the gradient of z1 is
-        first (p1 - q) + forward p1 (d - KL(p1 || p2)) + backward (p1 - p2), and that of z2 is symmetric. They are
-        computed in units of `forward`, which saves passes over [chunk, vocab].
+        w_ce1 (p1 - q) + w_kl12 p1 (d - KL(p1 || p2)) + w_kl21 (p1 - p2), and that of z2 is symmetric. They are
+        computed in units of `w_kl12`, which saves passes over [chunk, vocab].
         """
-        first, second, forward, backward = self._terms
-        label_share, ratio = 1.0 - self._smoothing, backward / forward
+        w_ce1, w_ce2, w_kl12, w_kl21 = self._terms
+        label_share, ratio = 1.0 - self._smoothing, w_kl21 / w_kl12
         h1, h2 = tf.split(h, 2, axis=1)  # --> [chunk, d_model] each
         prediction1, prediction2 = self._prediction(h1, y), self._prediction(h2, y)
         p1, p2 = prediction1.probabilities, prediction2.probabilities
@@ -67,29 +67,29 @@ class ChunkedPairLoss(ChunkedLoss):
         difference = prediction1.logits - prediction2.logits  # --> [chunk, vocab]; d without the offset
         product1 = p1 * difference  # --> [chunk, vocab]
         kl12 = tf.reduce_sum(product1, axis=1, keepdims=True) + offset  # --> [chunk, 1]
-        losses = forward * kl12[:, 0]
-        d_z1 = product1 + ((first + backward) / forward + offset - kl12) * p1
-        d_z2 = p2 * (1.0 + second / forward) - p1 if second else p2 - p1
-        if backward:
+        losses = w_kl12 * kl12[:, 0]
+        d_z1 = product1 + ((w_ce1 + w_kl21) / w_kl12 + offset - kl12) * p1
+        d_z2 = p2 * (1.0 + w_ce2 / w_kl12) - p1 if w_ce2 else p2 - p1
+        if w_kl21:
             product2 = p2 * difference  # --> [chunk, vocab]
             kl21 = -tf.reduce_sum(product2, axis=1, keepdims=True) - offset  # --> [chunk, 1]
-            losses += backward * kl21[:, 0]
+            losses += w_kl21 * kl21[:, 0]
             d_z1 -= p2 if ratio == 1.0 else ratio * p2
-            d_z2 = (1.0 + second / forward - ratio * (offset + kl21)) * p2 - p1
+            d_z2 = (1.0 + w_ce2 / w_kl12 - ratio * (offset + kl21)) * p2 - p1
             d_z2 -= product2 if ratio == 1.0 else ratio * product2
-        if first:
-            losses += first * (prediction1.normalisers - label_share * prediction1.label_logits)
-            d_z1 = subtracted(d_z1, y, first * label_share / forward)
-        if second:
-            losses += second * (prediction2.normalisers - label_share * prediction2.label_logits)
-            d_z2 = subtracted(d_z2, y, second * label_share / forward)
-        d_h1, d_head1 = self._gradients(h1, d_z1, forward * scales)
-        d_h2, d_head2 = self._gradients(h2, d_z2, forward * scales)
+        if w_ce1:
+            losses += w_ce1 * (prediction1.normalisers - label_share * prediction1.label_logits)
+            d_z1 = subtracted(d_z1, y, w_ce1 * label_share / w_kl12)
+        if w_ce2:
+            losses += w_ce2 * (prediction2.normalisers - label_share * prediction2.label_logits)
+            d_z2 = subtracted(d_z2, y, w_ce2 * label_share / w_kl12)
+        d_h1, d_head1 = self._gradients(h1, d_z1, w_kl12 * scales)
+        d_h2, d_head2 = self._gradients(h2, d_z2, w_kl12 * scales)
         d_head = [a + b for a, b in zip(d_head1, d_head2, strict=True)]
-        return losses, forward * tf.concat([d_h1, d_h2], axis=1), d_head
+        return losses, w_kl12 * tf.concat([d_h1, d_h2], axis=1), d_head
 
     def _smoothed_states(self, rows: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Weights the two hidden states of each row by the factors of their cross-entropies, which add up to 1."""
-        first, second = self._terms.first, self._terms.second
+        w_ce1, w_ce2 = self._terms.w_ce1, self._terms.w_ce2
         h1, h2 = tf.split(rows, 2, axis=1)  # --> [rows, d_model] each
-        return first * h1 + second * h2, tf.concat([first * gradient, second * gradient], axis=0)
+        return w_ce1 * h1 + w_ce2 * h2, tf.concat([w_ce1 * gradient, w_ce2 * gradient], axis=0)

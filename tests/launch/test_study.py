@@ -111,7 +111,7 @@ def test_the_same_command_resumes(stopped, resumed, max_steps):
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stderr.splitlines()[-1] == "base/seed_1: finished"
     assert checkpoints.steps(stopped.study_dir / "base/seed_1/checkpoints")[-1] == max_steps
-    assert resumed.stdout.startswith("A toy.\n\n| row ") and "| seed_2: missing |" in resumed.stdout
+    assert resumed.stdout.startswith("A toy.\n\n| row ") and "| seed_2: to do |" in resumed.stdout
 
 
 @pytest.fixture(scope="module")

@@ -70,5 +70,5 @@ def test_equal_predictions_have_the_plain_loss_and_no_divergence():
 
 
 def test_a_loss_without_divergence_is_rejected():
-    with pytest.raises(ValueError, match="`terms.forward` must be a finite number above 0"):
+    with pytest.raises(ValueError, match="`terms.w_kl12` must be a finite number above 0"):
         fused(PairTerms(1.0, 0.0, 0.0, 1.0), make_pairs())

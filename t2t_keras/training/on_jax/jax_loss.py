@@ -125,14 +125,14 @@ def _pair(log_probs: list[Tensor], expected: Tensor, terms: PairTerms) -> tuple[
         expected: the smoothed targets, float32 [rows, vocab].
         terms: the factors of the terms.
     """
-    first, second, forward, backward = terms
+    w_ce1, w_ce2, w_kl12, w_kl21 = terms
     log_p1, log_p2 = log_probs
     p1, p2, difference = jnp.exp(log_p1), jnp.exp(log_p2), log_p1 - log_p2
     kl12, kl21 = _row_sums(p1 * difference), -_row_sums(p2 * difference)
-    cross_entropies = first * _row_sums(expected * log_p1) + second * _row_sums(expected * log_p2)
-    d_z1 = first * (p1 - expected) + forward * p1 * (difference - kl12) + backward * (p1 - p2)
-    d_z2 = second * (p2 - expected) - backward * p2 * (difference + kl21) + forward * (p2 - p1)
-    return forward * kl12 + backward * kl21 - cross_entropies, [d_z1, d_z2]
+    cross_entropies = w_ce1 * _row_sums(expected * log_p1) + w_ce2 * _row_sums(expected * log_p2)
+    d_z1 = w_ce1 * (p1 - expected) + w_kl12 * p1 * (difference - kl12) + w_kl21 * (p1 - p2)
+    d_z2 = w_ce2 * (p2 - expected) - w_kl21 * p2 * (difference + kl21) + w_kl12 * (p2 - p1)
+    return w_kl12 * kl12 + w_kl21 * kl21 - cross_entropies, [d_z1, d_z2]
 
 
 def _row_sums(values: Tensor) -> Tensor:
