@@ -96,7 +96,7 @@ def check_mask(mask: Tensor) -> None:
         raise ValueError(f"an attention mask must be a bool tensor or array, got a {type(mask).__name__}")
     if "float" in (dtype := keras.backend.standardize_dtype(mask.dtype)):
         advice = "`mask >= 0` converts numbers that are added to scores, `mask > 0` converts ones and zeros"
-        others = "keys and values are not arguments: both are computed from the second argument"
+        others = "the third argument of `MultiHeadAttention` is the mask, not the values"
         raise ValueError(f"an attention mask must be bool, True = may attend, got {dtype}: {advice}; {others}")
 
 
