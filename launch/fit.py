@@ -245,7 +245,7 @@ def _as_typed(words: str) -> str:
 
 def _advice(steps: FitSteps) -> str:
     lowest, last = steps.validations
-    command = f"the same command with --minutes={2 * steps.record['trained_for']:g}"
+    command = f"the same command with --minutes={steps.suggested_minutes:g}"
     improvement = command, "resume training; the validation loss was still falling"
     if steps.record["has_converged"] or lowest < _RECENT * last:
         dropout = "a higher --set=model.dropout_rate in a new --output"

@@ -135,7 +135,7 @@ def _advice(steps: FitSteps) -> str:
         for f in (_DATA_DIR, _MODEL_DIR, _EXPORT_DIR, _DOWNLOAD_DIR)
         if f.value != f.default
     )
-    minutes = max(30, 2 * steps.record["trained_for"])
+    minutes = max(30, steps.suggested_minutes)
     lines = [
         f"{programs}.quickstart --minutes={minutes:g}{folders}: resume training, to {minutes:g} minutes in total",
         f"{programs}.translate --model_dir={model_dir}: translate lines that you type",

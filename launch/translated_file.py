@@ -43,5 +43,7 @@ def translated(translator: "Translator", file: TranslatableFile, name: str, chun
     content = file.filled(results)
     if translator.settings.glossary is not None:
         report.print()
-    program.warn(f"{name}: translated {len(file.pending):,} of {len(file.units):,} units")
+    num_translated, num_others = len(file.pending), len(file.units) - len(file.pending)
+    others = f"; {num_others:,} had a translation or no text to translate" if num_others else ""
+    program.warn(f"{name}: translated {num_translated:,} of {len(file.units):,} units{others}")
     return content, num_cut

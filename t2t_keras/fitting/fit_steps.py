@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import importlib
 import json
+import math
 import os
 import signal
 import time
@@ -245,6 +246,14 @@ class FitSteps:
         """Training minutes according to the run's metrics, including those of a training that was killed."""
         records = read_metrics(self.run.metrics_path)
         return sum(record.get("seconds", 0.0) for record in records if record["kind"] == "train") / 60
+
+    @property
+    def suggested_minutes(self) -> float:
+        """A value of --minutes with which training continues: twice the limit, or twice the time used if that is more.
+
+        Training may exceed the limit; see `train`.
+        """
+        return 2 * max(self.record["trained_for"], math.ceil(self.minutes_trained))
 
     @property
     def validations(self) -> tuple[int, int]:

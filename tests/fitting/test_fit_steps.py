@@ -61,6 +61,15 @@ def test_the_minutes_of_all_starts_add_up(tmp_path):
     assert steps.record["preparing_minutes"] >= 7.0
 
 
+@pytest.mark.parametrize(("seconds", "minutes"), [(90.0, 8.0), (500.0, 18)])
+def test_suggested_minutes_exceed_the_time_that_training_took(tmp_path, seconds, minutes):
+    steps = FitSteps(Places(tmp_path / "data", tmp_path / "run", tmp_path / "serving"), print)
+    steps.run.path.mkdir()
+    steps.run.metrics_path.write_text(json.dumps({"kind": "train", "step": 9, "seconds": seconds}) + "\n")
+    steps.record.update(trained_for=4.0)
+    assert steps.suggested_minutes == minutes
+
+
 class Lines(list):
     """The lines that a fit has reported."""
 

@@ -99,6 +99,10 @@ def test_a_folder_without_a_run_is_an_error(tmp_path):
         _ = Run(tmp_path).config
     with pytest.raises(InputError, match="is not a run's directory"):
         load_model(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=f"it has no config.json; give {tmp_path}/run$"):
+        _ = Run(tmp_path).config
 
 
 @pytest.mark.parametrize("content", ["{", "", '{"model": {"depth": 3}}', "[]", '{"model": 3}', "\xff"])
