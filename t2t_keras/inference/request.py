@@ -154,10 +154,20 @@ class RequestEncoder:
         return repair(lowercased(line) if self._data.lowercases_sources else line)
 
     def source(self, line: str) -> str:
-        """Returns the text that the model reads: repaired, with the tag of the settings if no symbol is in front."""
+        """Returns the text that the model reads: repaired, with the tag of the settings if no symbol is in front.
+
+        Raises:
+            InputError: the model translates in several directions, and neither the line nor the settings have a tag.
+        """
         text = self.repaired(line)
-        needs_tag = self._config.tag and text.strip() and not re.match(self._head_end, text)
-        return f"{self._config.tag} {text}" if needs_tag else text
+        if not text.strip() or (self._head_end and re.match(self._head_end, text)):
+            return text
+        if not self._config.tag and self._data.directions and all(self._data.tags):
+            tags = " or ".join(dict.fromkeys(self._data.tags))
+            raise InputError(
+                f"this model needs a target language: give --target_language, or begin the text with {tags}"
+            )
+        return f"{self._config.tag} {text}" if self._config.tag else text
 
     def repaired_output(self, text: str) -> str:
         """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""

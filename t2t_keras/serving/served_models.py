@@ -71,7 +71,7 @@ class Model:
         # Outputs of an export that samples are not cached, although sampling is deterministic given the text.
         repeatable_names = set() if _section(config, "decode").get("sampling") else repeatable(graph)
         self.about = _description(config)
-        self._tags = tuple(f"<2{target}>".encode() for _, target in self.about.get("directions", []))
+        self._tags = _required_tags(config) if "directions" in self.about else ()
         _check_files(path, config)
         functions = _substitute(path, substitutes)
         if (path / CONFIG_FILE).is_file():
@@ -120,7 +120,7 @@ class Model:
             return
         for text in inputs["text"].ravel():
             if text.strip() and not text.lstrip().startswith(self._tags):
-                tags = [tag.decode() for tag in dict.fromkeys(self._tags)]
+                tags = [tag.decode() for tag in self._tags]
                 raise invalid(
                     f"'text': each text must begin with the tag of its target language, {' or '.join(tags)}; for "
                     f"example '{tags[0]} Good morning.'"
@@ -292,6 +292,12 @@ def _description(config: dict[str, Any]) -> dict[str, Any]:
     if isinstance(directions, list) and directions and not tag and all(map(_is_direction, directions)):
         about["directions"] = [each.split("-", 1) for each in directions]
     return about
+
+
+def _required_tags(config: dict[str, Any]) -> tuple[bytes, ...]:
+    """Returns the tags of which each text needs one in front; empty if the model also learned texts without a tag."""
+    tags = _section(config, "data").get("tags") or [f"<2{target}>" for _, target in _description(config)["directions"]]
+    return tuple(dict.fromkeys(map(str.encode, tags))) if all(tags) else ()
 
 
 def _is_direction(value: Any) -> bool:

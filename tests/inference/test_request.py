@@ -54,6 +54,18 @@ def test_fields_are_encoded_as_tokens():
     assert source_encoder.target("A", "EIN") == "EIN"
 
 
+def test_models_of_several_directions_need_a_tag():
+    tokenizer = trained_tokenizer(tiny.SENTENCES, 350, symbols=["<2de>", "<2fr>"])
+    data = DataConfig(directions=("en-de", "en-fr"))
+    without_tag, with_tag = (RequestEncoder(tokenizer, DecodeConfig(tag=tag), data, ()) for tag in ("", "<2de>"))
+    assert [without_tag.source(line) for line in ("<2fr> A man", "")] == ["<2fr> A man", ""]
+    with pytest.raises(InputError, match="give --target_language, or begin the text with <2de> or <2fr>"):
+        without_tag.encode(Request("A man"))
+    assert with_tag.source("A man") == "<2de> A man"
+    optional = DataConfig(directions=("en-de", "en-fr"), tags=("", "<2fr>"))
+    assert RequestEncoder(tokenizer, DecodeConfig(), optional, ()).source("A man") == "A man"
+
+
 def test_lines_and_requests_keep_their_order():
     requests = ["A man", Request("dogs"), "", Request(""), "snow"]
     actual = list(numbered(requests, encoder()))
