@@ -221,15 +221,12 @@ class Run:
             for leftover in self.path.glob(f".{path.name}.*.tmp"):
                 leftover.unlink()
 
-    def _nearby_run(self) -> str:
-        """Returns advice if the directory contains the run of `launch.fit`, or the versions of an export."""
-        inner = sorted(path.parent for path in self.path.glob("run/config.json"))
-        return f"; give {inner[0]}" if inner else ""
-
     def _read(self) -> dict:
         """Reads config.json; raises an InputError if it is missing or is not the configuration of a run."""
         if not self.exists:
-            raise InputError(f"{self.path} is not a run's directory: it has no config.json{self._nearby_run()}")
+            for inner in self.path.glob("run/config.json"):  # the folder of a fit
+                raise InputError(f"{self.path} is not a run's directory, but contains one: give {inner.parent}")
+            raise InputError(f"{self.path} is not a run's directory: it has no config.json")
         try:
             values = json.loads(self.config_path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, UnicodeDecodeError) as error:

@@ -101,7 +101,7 @@ def test_a_folder_without_a_run_is_an_error(tmp_path):
         load_model(tmp_path)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("{}")
-    with pytest.raises(InputError, match=f"it has no config.json; give {tmp_path}/run$"):
+    with pytest.raises(InputError, match=f"but contains one: give {tmp_path}/run$"):
         _ = Run(tmp_path).config
 
 
