@@ -164,9 +164,7 @@ class RequestEncoder:
             return text
         if not self._config.tag and self._data.directions and all(self._data.tags):
             tags = " or ".join(dict.fromkeys(self._data.tags))
-            raise InputError(
-                f"this model needs a target language: give --target_language, or begin the text with {tags}"
-            )
+            raise InputError(f"this model has several target languages: begin the text with {tags}, or use --tag")
         return f"{self._config.tag} {text}" if self._config.tag else text
 
     def repaired_output(self, text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from t2t_keras.config import Config
 
-MISSING = "to do"
+TO_DO = "to do"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,4 +47,4 @@ class Job(abc.ABC):
 
     def progress(self, folder: pathlib.Path) -> str:
         """Describes the progress of a job without a record."""
-        return MISSING
+        return TO_DO

@@ -9,7 +9,7 @@ from t2t_keras.config import Config, differences
 from t2t_keras.machine.files import read_json
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run, lasting_differences
-from t2t_keras.studies.job import MISSING, Job
+from t2t_keras.studies.job import TO_DO, Job
 
 ORIGIN = "begins_from.json"  # settings of the training that provided a run's initial weights
 
@@ -81,7 +81,7 @@ class TrainingJob(Job):
     def progress(self, folder: pathlib.Path) -> str:
         steps = checkpoints.steps(Run(folder).checkpoints_path)
         if not steps:
-            return MISSING
+            return TO_DO
         max_steps = self.config.train.max_steps
         return "not evaluated" if steps[-1] >= max_steps else f"{steps[-1]:,} of {max_steps:,} updates"
 

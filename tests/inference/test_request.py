@@ -59,7 +59,7 @@ def test_models_of_several_directions_need_a_tag():
     data = DataConfig(directions=("en-de", "en-fr"))
     without_tag, with_tag = (RequestEncoder(tokenizer, DecodeConfig(tag=tag), data, ()) for tag in ("", "<2de>"))
     assert [without_tag.source(line) for line in ("<2fr> A man", "")] == ["<2fr> A man", ""]
-    with pytest.raises(InputError, match="give --target_language, or begin the text with <2de> or <2fr>"):
+    with pytest.raises(InputError, match="begin the text with <2de> or <2fr>, or use --tag"):
         without_tag.encode(Request("A man"))
     assert with_tag.source("A man") == "<2de> A man"
     optional = DataConfig(directions=("en-de", "en-fr"), tags=("", "<2fr>"))
