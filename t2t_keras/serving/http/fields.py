@@ -286,6 +286,7 @@ class Calls:
         }
         # JSON escapes (\u) may also spell the names.
         names = [name for field in fields for name in (field.name, *field.refinements)]
+        self._names = {"instances", "inputs", "signature_name", *names}
         self._marks = (*(f'"{name}"'.encode() for name in names), *([b"\\u"] if fields else []))
 
     def may_have_field(self, body: bytes) -> bool:
@@ -352,8 +353,11 @@ class Calls:
         """Returns the field of a request that is not automatic, or None.
 
         Raises:
-            ServingError: the request has several fields, or a refinement without its field.
+            ServingError: the request has an unknown name, several fields, or a refinement without its field.
         """
+        if unknown := content.keys() - self._names:
+            names = ", ".join(map(json_tensors.quoted, sorted(unknown)))
+            raise invalid(f"unknown names in the body: {names}; valid names: {', '.join(sorted(self._names))}")
         present = [field for field in self.fields if field.name in content and not field.automatic_for]
         if len(present) > 1:
             raise invalid(f"{present[1].requests} cannot be combined with {present[0].noun}")

@@ -107,6 +107,7 @@ _REQUEST: Description = {
         },
     },
     "oneOf": [{"required": ["instances"]}, {"required": ["inputs"]}],
+    "additionalProperties": False,
 }
 _ANSWER: Description = {
     "type": "object",

@@ -91,6 +91,7 @@ def test_custom_field(client):
         ({"repeat": 2, "inputs": ["x" * 5000]}, 400, "max_sentence_bytes=4096"),
         ({"repeat": 2, "inputs": ["a"] * 257}, 400, "max_sentences=256"),
         ({"silence": 2}, 501, "version 1 cannot repeat"),
+        ({"Repeat": 2}, 400, 'unknown names in the body: "Repeat"; valid names: inputs, instances, markup'),
     ],
 )
 def test_rejected_requests(client, content, status, words):
