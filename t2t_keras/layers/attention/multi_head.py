@@ -92,12 +92,12 @@ class MultiHeadAttention(WeightedLayer):
         query: float [batch, query_len, d_model].
         memory: float [batch, key_len, d_memory]; or its projection by `keys_and_values`; a window is then ignored.
         attention_mask: bool, broadcastable to [batch, heads, query_len, key_len], True = may attend; a mask with three
-            axes is [batch, query_len, key_len]. With a window, it must be the same for all queries, as `padding_mask`
-            is: its query_len axis must have length 1.
+            axes is [batch, query_len, key_len], and one with two axes [query_len, key_len]. With a window, it must be
+            the same for all queries, as `padding_mask` is: its query_len axis must have length 1.
         seed: int32 [2], for dropout; None draws a seed.
         past: in self-attention, the keys and values of earlier positions; a window and `memory_mask` are then ignored.
-        memory_mask: bool [batch, key_len], True = may be attended to; by default the Keras mask of `memory`. It applies
-            in addition to `attention_mask`. The Keras mask of `query` is only passed on.
+        memory_mask: bool [batch, key_len], True = may be attended to (a padding mask); by default the Keras mask of
+            `memory`. It applies in addition to `attention_mask`. The Keras mask of `query` is only passed on.
         use_causal_mask: whether to hide later positions too; the first query then has the position of the first key
             after `past`.
         return_attention_scores: whether to return the attention weights too. A layer with a window then computes
@@ -180,41 +180,30 @@ class MultiHeadAttention(WeightedLayer):
         use_causal_mask: bool = False,
         return_attention_scores: bool = False,
     ) -> Any:
-        if query is memory:
-            queries, *projected = self._project(query, "query", "key", "value")
-            pair = KeysAndValues(*projected)
-        else:
-            (queries,) = self._project(query, "query")
-            pair = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
-        check_batches(queries, pair, "query", "memory")
+        queries, pair = self._queries_and_memory(query, memory)
         if past is not None:
             check_batches(queries, past, "query", "past")
-        keys, values = pair = pair if past is None else past.followed_by(pair)
-        attention_mask = self._prepare_mask(queries, keys, attention_mask)
-        is_step = past is not None or isinstance(memory, KeysAndValues)
-        window = None if is_step else self.window
+            pair = past.followed_by(pair)
+        mask = self._prepare_mask(queries, pair.keys, attention_mask)
         if past is None and not isinstance(memory_mask, tuple | list | None):  # not the empty masks of `KeysAndValues`
-            attention_mask = combine_masks(attention_mask, ops.expand_dims(memory_mask, (1, 2)))
-        if use_causal_mask and window is not None:
-            window, use_causal_mask = (window[0], 0), False
+            mask = combine_masks(mask, ops.expand_dims(memory_mask, (1, 2)))
+        is_step = past is not None or isinstance(memory, KeysAndValues)
         attend = functools.partial(
             self.attend, dropout=lambda weights: self.dropout(weights, seed=seed), is_step=is_step
         )
-        if window is not None:
-            self._check_window(queries, keys, attention_mask)
-        collector, weights = AttentionWeights.innermost(), None
-        if window is not None and collector is None and not return_attention_scores:
-            heads = window_attention(queries, keys, values, attention_mask, window=window, attend=attend)
-        else:
-            if window is not None:
-                attention_mask = combine_masks(attention_mask, window_mask(ops.shape(query)[1], window))
+        window, collector = None if is_step else self.window, AttentionWeights.innermost()
+        if window is None:
             if use_causal_mask:
+                query_len, key_len = (kernels.shape(x)[2] for x in (queries, pair.keys))
                 past_len = 0 if past is None else kernels.shape(past.keys)[2]
-                lengths = kernels.shape(queries)[2], kernels.shape(keys)[2]
-                attention_mask = combine_masks(attention_mask, causal_past_mask(*lengths, past_len))
-            heads, weights = attend(queries, keys, values, attention_mask)
-            if collector is not None:
-                collector.weights.append(weights)  # [batch, heads, query_len, key_len]
+                mask = combine_masks(mask, causal_past_mask(query_len, key_len, past_len))
+            heads, weights = attend(queries, *pair, mask)
+        else:
+            window = (window[0], 0) if use_causal_mask else window
+            with_weights = return_attention_scores or collector is not None
+            heads, weights = self._attend_window(queries, pair, mask, window, with_weights, attend)
+        if collector is not None:
+            collector.weights.append(weights)  # [batch, heads, query_len, key_len]
         outputs = self._concatenate(heads)
         results = (outputs, *([] if past is None else [pair]), *([weights] if return_attention_scores else []))
         return results if len(results) > 1 else outputs
@@ -282,6 +271,21 @@ class MultiHeadAttention(WeightedLayer):
                 )
         return mask
 
+    def _attend_window(
+        self,
+        queries: Tensor,
+        pair: KeysAndValues,
+        mask: Tensor | None,
+        window: tuple[int, int],
+        with_weights: bool,
+        attend: Callable[..., tuple[Tensor, Tensor]],
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attends within a window. With `with_weights`, computes the weights for all positions."""
+        self._check_window(queries, pair.keys, mask)
+        if not with_weights:
+            return window_attention(queries, *pair, mask, window=window, attend=attend), None
+        return attend(queries, *pair, combine_masks(mask, window_mask(ops.shape(queries)[2], window)))
+
     def _check_window(self, queries: Tensor, keys: Tensor, attention_mask: Tensor | None) -> None:
         """Raises a ValueError for a mask or for lengths that a window does not support."""
         if attention_mask is not None and len(attention_mask.shape) > 1 and attention_mask.shape[-2] != 1:
@@ -292,6 +296,16 @@ class MultiHeadAttention(WeightedLayer):
         lengths = queries.shape[2], keys.shape[2]
         if None not in lengths and lengths[0] != lengths[1]:
             raise ValueError(f"`window` is for self-attention; got lengths {lengths[0]} and {lengths[1]}")
+
+    def _queries_and_memory(self, query: Tensor, memory: Tensor | KeysAndValues) -> tuple[Tensor, KeysAndValues]:
+        """Projects the two arguments of `call`; in self-attention, with a single product."""
+        if query is memory:
+            queries, *projected = self._project(query, "query", "key", "value")
+            return queries, KeysAndValues(*projected)
+        (queries,) = self._project(query, "query")
+        pair = memory if isinstance(memory, KeysAndValues) else self.keys_and_values(memory)
+        check_batches(queries, pair, "query", "memory")
+        return queries, pair
 
     def _project(self, x: Tensor, *names: str) -> list[Tensor]:
         """Projects [batch, length, width] to the named queries, keys or values: [batch, heads, length, d_head] each.
