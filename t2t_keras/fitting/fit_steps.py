@@ -45,7 +45,7 @@ _LEAST_SHARE = 0.5  # share of the minutes reserved for training, however long p
 _LEAST_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
 _MOST_UPDATES = 1_000_000  # so large that the time limit ends the training
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
-_VERY_LOW_BLEU = 2  # of outputs that are nearly unrelated to their sources
+_LOW_BLEU = 10  # of outputs that are mostly unrelated to their sources
 _SENTENCE_TOKENS = 16  # for the cost of attention
 _EXAMPLES = 5
 _FEWEST_WORDS = 4  # in an example, because shorter sentences show little
@@ -375,8 +375,8 @@ class FitSteps:
         self._say(f"{self.data.counts['test']['kept']:,} sentences that training has not seen, beam {beam}")
         for score in self.record["scores"]:
             self._say(f"{score['name']} {score['value']:.1f}  ({score['signature']})")
-        if any(score["name"] == "BLEU" and score["value"] < _VERY_LOW_BLEU for score in self.record["scores"]):
-            self._say(f"BLEU below {_VERY_LOW_BLEU} is very low: train longer, or on more text")
+        if any(score["name"] == "BLEU" and score["value"] < _LOW_BLEU for score in self.record["scores"]):
+            self._say(f"With a BLEU below {_LOW_BLEU}, most translations are wrong: train longer, or on more text")
         self._say(f"written: {self.run.path / 'evaluation' / 'test' / 'hypotheses.txt'}")
 
     def export(self) -> Path:

@@ -141,7 +141,9 @@ class RequestEncoder:
         self._head_end = head_end(task, tokenizer)
         symbols = sorted(tokenizer.source.symbols) if task.takes_tags else []
         if config.tag and config.tag not in symbols:
-            raise InputError(f"decode.tag={config.tag}: the model has no such symbol; its symbols: {symbols}")
+            raise InputError(
+                f"the tag {config.tag} (decode.tag) is not a symbol of the model: {' '.join(symbols) or 'it has none'}"
+            )
         self._reads_beginnings = task.reads_beginnings
         self._config, self._data = config, data
         self._ids_by_piece: dict[str, int] = {}

@@ -1,5 +1,7 @@
 """Handles the signals that stop a training."""
 
+import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -13,8 +15,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class StopSignals:
     """A context that records stop signals instead of ending the process.
 
-    A second Ctrl-C raises KeyboardInterrupt. A SIGHUP that is ignored, as under nohup, stays ignored. Python delivers
-    signals only to the main thread: in other threads, where a framework may run its workers, the context does nothing.
+    A line on standard error confirms each signal. A second Ctrl-C raises KeyboardInterrupt. A SIGHUP that is ignored,
+    as under nohup, stays ignored. Python delivers signals only to the main thread: in other threads, where a framework
+    may run its workers, the context does nothing.
 
     Attributes:
         received: number of the last signal received, or 0.
@@ -41,3 +44,7 @@ class StopSignals:
         if self.received == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt  # the second Ctrl-C stops at once, without saving
         self.received = number
+        again = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
+        with contextlib.suppress(OSError):  # of a closed terminal
+            # Not `print`, which fails if the signal interrupts another `print`.
+            os.write(2, f"{signal.Signals(number).name}: stopping after the progress is saved{again}\n".encode())

@@ -83,7 +83,7 @@ def test_lines_without_a_tag_get_the_tag_of_the_settings():
     long, french, blank, inner = assert_same(tokenizer, lines, [line.encode() for line in lines], tag="<2de>")
     assert {ids[0] for ids in long.source_ids} == {ids[0] for ids in inner.source_ids} == {tokenizer.symbols["<2de>"]}
     assert {ids[0] for ids in french.source_ids} == {tokenizer.symbols["<2fr>"]} and not blank.source_ids
-    with pytest.raises(InputError, match="decode.tag=<2it>: the model has no such symbol; its symbols: "):
+    with pytest.raises(InputError, match="the tag <2it> .decode.tag. is not a symbol of the model: "):
         Translator(tokenizer, exporting.translator().model, DecodeConfig(tag="<2it>"))
 
 

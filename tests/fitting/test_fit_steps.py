@@ -232,8 +232,8 @@ def test_the_same_weights_are_exported_once(tmp_path, monkeypatch):
         steps.export()
 
 
-def test_scores_are_reported_with_a_remark_on_very_low_ones(tmp_path):
-    for value, is_low in ((1.9, True), (2.0, False)):
+def test_scores_are_reported_with_a_remark_on_low_ones(tmp_path):
+    for value, is_low in ((9.9, True), (10.0, False)):
         scores = [
             {"name": name, "value": value * part, "signature": "s"} for name, part in (("BLEU", 1), ("chrF", 0.1))
         ]
@@ -241,7 +241,7 @@ def test_scores_are_reported_with_a_remark_on_very_low_ones(tmp_path):
         steps.translator = SimpleNamespace(config=DecodeConfig(beam_size=3))
         steps.score()
         assert reported[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
-        assert reported.contain("BLEU below 2 is very low") == is_low
+        assert reported.contain("With a BLEU below 10") == is_low
 
 
 def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):
