@@ -1,4 +1,4 @@
-"""BLEU against the FLOPs of training, for the systems of Table 2, from the committed records."""
+"""BLEU against training FLOPs, for the systems of Table 2, from the committed records."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ SYSTEMS = {  # by the folder of the records: name, kind of layers, and the sides
     "moe_none": ("MoE without experts", "recurrent", "left"),
 }
 _COST = Axis(
-    "FLOPs of training, counted",
+    "training FLOPs, counted",
     5e13,
     3e15,
     {5e13: "5e13", 1e14: "1e14", 2e14: "2e14", 5e14: "5e14", 1e15: "1e15", 2e15: "2e15"},
@@ -84,7 +84,7 @@ def label(place: tuple[float, float], system: System) -> tuple[float, float, flo
 
 def cost_and_score() -> str:
     """Draws a dot for each system and ensemble: more FLOPs to the right, a better score at the top."""
-    drawing = Drawing(820, 424, "BLEU against the FLOPs of training, for the systems of Table 2")
+    drawing = Drawing(820, 424, "BLEU against training FLOPs, for the systems of Table 2")
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     for system in systems():
         x, y = place = chart.point(system.flops, system.bleu)

@@ -1,4 +1,4 @@
-"""BLEU against the FLOPs of training, for the systems of Table 2 at equal training time, from the records."""
+"""BLEU against training FLOPs, for the systems of Table 2 at equal training time, from the records."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from drawing import Drawing
 _RECORDS = Path(__file__).parents[1] / "tables/table2_equal_cost"
 _SHAPES = {"tenth": "circle", "fifth": "diamond", "whole": "triangle"}  # by the share of the training time
 _COST = Axis(
-    "FLOPs of training, counted", 5e13, 1e15, {5e13: "5e13", 1e14: "1e14", 2e14: "2e14", 5e14: "5e14", 1e15: "1e15"}
+    "training FLOPs, counted", 5e13, 1e15, {5e13: "5e13", 1e14: "1e14", 2e14: "2e14", 5e14: "5e14", 1e15: "1e15"}
 )
 _SCORE = Axis("BLEU on test2016", 10, 42, {bleu: str(bleu) for bleu in range(10, 43, 5)}, is_logarithmic=False)
 _PLACE = 58.0, 40.0, 560.0, 330.0
@@ -39,7 +39,7 @@ def spread(heights: list[float]) -> list[float]:
 
 def equal_cost() -> str:
     """Draws a curve for each system, with a mark for each share of the time and the name at the right."""
-    drawing = Drawing(820, 440, "BLEU against the FLOPs of training, for systems that trained for the same time")
+    drawing = Drawing(820, 440, "BLEU against training FLOPs, for systems with equal training time")
     chart = Chart(drawing, _PLACE, _COST, _SCORE)
     last = {}
     for system, shares in measured().items():

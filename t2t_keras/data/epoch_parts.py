@@ -51,7 +51,7 @@ def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
     if not 1 <= pairs <= _MOST_WEIGHTED_PAIRS:
         values = ",".join(f"{weight:g}" for weight in weights)
         raise InputError(
-            f"train.corpus_weights={values} makes an epoch of {pairs:,} pairs; it must have 1 to "
+            f"train.corpus_weights={values} makes a pass of {pairs:,} pairs; it must have 1 to "
             f"{_MOST_WEIGHTED_PAIRS:,}; divide or multiply all weights by the same number"
         )
     return pairs

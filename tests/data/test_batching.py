@@ -238,8 +238,8 @@ def test_a_mixture_repeats_each_corpus_according_to_its_weight(part_pairs):
 @pytest.mark.parametrize(
     ("weights", "complaint"),
     [
-        ((1e9, 1.0), r"train.corpus_weights=1e\+09,1 makes an epoch of 100,000,000,200 pairs.* 1 to 1,000,000,000;"),
-        ((1e-9, 1e-9), "train.corpus_weights=1e-09,1e-09 makes an epoch of 0 pairs"),
+        ((1e9, 1.0), r"train.corpus_weights=1e\+09,1 makes a pass of 100,000,000,200 pairs.* 1 to 1,000,000,000;"),
+        ((1e-9, 1e-9), "train.corpus_weights=1e-09,1e-09 makes a pass of 0 pairs"),
     ],
 )
 def test_invalid_weights_are_rejected_before_planning(weights, complaint):
