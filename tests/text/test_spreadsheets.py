@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t2t_keras.errors import InputError
+from t2t_keras.text import spreadsheets
 from t2t_keras.text.spreadsheets import comma_separated_rows, tab_separated_rows
 
 
@@ -41,6 +42,11 @@ def test_quotes_of_spreadsheets_go_and_those_of_the_text_stay(text, expected):
 def test_rows_have_the_numbers_of_their_first_lines():
     numbers = [number for number, _ in tab_separated_rows(['"a', 'b"\tc', "d\te"])]
     assert numbers == [1, 3]
+
+
+def test_rows_after_the_sample_follow_it(monkeypatch):
+    monkeypatch.setattr(spreadsheets, "_SAMPLE_ROWS", 2)
+    assert cells("a\nb\nc\nd") == [["a"], ["b"], ["c"], ["d"]]
 
 
 # A quote makes a spreadsheet quote the cell; without that, a cell that consists of quoted words is ambiguous.

@@ -438,8 +438,6 @@ def _has_space(left: _Unit | Mark, right: _Unit | Mark) -> bool:
             return bool(right.space)
         return bool(left.space_after or right.space) or is_of_word(right.text[0])
     if isinstance(left, _Unit):
-        if right.space_before is False and left.source == right.start - 1:
-            return False
         return not is_opening(left.text[-1]) and right.space_before is not False
     return not (right.space_before is False and left.space_after is False)
 

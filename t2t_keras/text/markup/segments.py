@@ -19,7 +19,7 @@ from t2t_keras.text.repair import CONTROL
 from t2t_keras.text.words import is_of_word, is_opening, units
 
 # HTML allows some old entities without a semicolon.
-_OLD_ENTITIES = "|".join(sorted((name for name in html5 if not name.endswith(";")), key=len, reverse=True))
+_OLD_ENTITIES = "|".join(name for name in html5 if not name.endswith(";"))
 ENTITY = re.compile(
     rf"&(?:#\d+;|#[xX][0-9a-fA-F]+;|[A-Za-z][A-Za-z0-9]*;|(?:{_OLD_ENTITIES})(?![A-Za-z0-9=;]))", re.ASCII
 )

@@ -121,7 +121,7 @@ class Span(NamedTuple):
 
     start: int
     end: int
-    is_removed: bool = False
+    is_removed: bool
     is_unknown: bool = False
 
 

@@ -123,6 +123,11 @@ def test_an_identical_translation_gives_the_same_document(documents, markup):
     assert [segment.text for segment in parsed.segments] == ["Hello, you have new messages (see)."]
 
 
+def test_a_placeholder_between_words_separates_them():
+    (segment,) = MarkedDocument.parsed("file{number}name", "placeholders", "in").segments
+    assert segment.text == "file name"
+
+
 @pytest.mark.parametrize(
     "line", ["Progress: %d%% done.", "Total: {n}{unit} a day", "Total: {n} {unit}", "See {a} {b}{c}."]
 )
