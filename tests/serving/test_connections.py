@@ -226,6 +226,14 @@ def test_connection_limit_of_all_clients(address, monkeypatch):
         assert b" 200 OK" in get(first[0])
 
 
+def test_lack_of_file_descriptors_is_logged_once(caplog):
+    handle = connections.LoopErrors()
+    for _ in range(3):
+        context = {"message": "socket.accept() out of system resource", "exception": OSError("Too many open files")}
+        handle(None, context)
+    assert caplog.text.count("no new connections for now: Too many open files") == 1
+
+
 def test_errors_of_invalid_http_are_json(address):
     with connect(address) as connection:
         connection.sendall(b"\x16\x03\x01\x02\x00\x01\r\n\r\n")

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from t2t_keras.serving.request_errors import Code, ServingError
-from t2t_keras.serving.served_models import Model
+from t2t_keras.serving.served_models import Loader, Model
 from tests.serving import page_model, toy
 
 
@@ -20,6 +20,21 @@ def test_graphs_of_own_exports_are_not_optimized_again(monkeypatch, tmp_path):
     page_model.save(tmp_path / "export")
     Model(tmp_path / "export" / "1", 1)
     assert set_options == [{"disable_meta_optimizer": True}]
+
+
+class Scores(tf.Module):
+    """A model whose damaged weights make its output NaN."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def score(self, text):
+        return {"score": tf.fill(tf.shape(text), float("nan"))}
+
+
+def test_versions_whose_output_is_not_a_number_are_refused(tmp_path):
+    module = Scores()
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.score})
+    with pytest.raises(ServingError, match="'score' of 'serving_default' is not a number: damaged weights"):
+        Loader()(tmp_path, 1)
 
 
 @pytest.fixture(scope="module")
