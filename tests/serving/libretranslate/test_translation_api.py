@@ -176,6 +176,7 @@ def test_languages_health_and_settings(client):
 def test_detection(client):
     (best, *_) = client.post("/detect", data={"q": "Wo ist der Bahnhof?"}).json()
     assert best["language"] == "de" and 50 < best["confidence"] <= 100
+    assert metric(client, 't2t_serving_requests_total{interface="rest",outcome="OK",signature="detect"}')
     response = translate(client, q="Wo ist der Bahnhof?", source="auto", target="fr").json()
     assert response == {"translatedText": "<Wo ist der Bahnhof?>", "detectedLanguage": best}
     response = translate(client, q=["Where is it?", "Good morning."], source="auto").json()
