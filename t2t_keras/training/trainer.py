@@ -232,7 +232,7 @@ class Trainer:
             self.interval.add(metrics, now - started, time.process_time() - processor_started)
             pace.add(steps, now)
             monitor.progress(self.step)
-            if self.step % train.log_steps == 0 or self._is_done():
+            if self.step % train.log_steps == 0:
                 with self.workers.fail_together():
                     monitor.log_training(self.step, self.interval)
                 self.interval = Interval()

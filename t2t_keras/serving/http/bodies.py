@@ -71,7 +71,7 @@ async def _raw_body(request: Request, limit: int) -> bytes:
                         parts.append(part)
         except TimeoutError:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
-    if size > limit or not parts and is_too_large:
+    if size > limit or is_too_large:
         body_size = content_length or f"more than {limit}"
         raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)

@@ -27,6 +27,7 @@ def test_every_documented_path_responds(client, description):
     example = description["components"]["schemas"]["Request"]["properties"]["inputs"]["examples"][0]
     for path, operations in description["paths"].items():
         url, operation = fill_path(path), operations.get("get") or operations["post"]
+        assert operation["summary"].endswith(".")
         if url.endswith(":stream") and "/labels/" not in url:
             assert read_events(client, {"inputs": example}, url.removesuffix(":stream"))[-1][0] == "end"
             continue
