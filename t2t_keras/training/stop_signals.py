@@ -47,4 +47,6 @@ class StopSignals:
         again = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
         with contextlib.suppress(OSError):  # of a closed terminal
             # Not `print`, which fails if the signal interrupts another `print`.
-            os.write(2, f"{signal.Signals(number).name}: stopping after the progress is saved{again}\n".encode())
+            os.write(
+                2, f"{signal.Signals(number).name}: ending the training after its progress is saved{again}\n".encode()
+            )

@@ -18,7 +18,10 @@ def test_a_signal_is_recorded_and_confirmed_as_long_as_the_context_lasts(number,
         os.kill(os.getpid(), number)
         assert signals.received == number
     again = "; press Ctrl-C again to stop at once" if number == signal.SIGINT else ""
-    assert capfd.readouterr().err == f"{signal.Signals(number).name}: stopping after the progress is saved{again}\n"
+    assert (
+        capfd.readouterr().err
+        == f"{signal.Signals(number).name}: ending the training after its progress is saved{again}\n"
+    )
     with signals:
         assert signals.received == 0, "the earlier handler is not restored"
     assert {each: signal.getsignal(each) for each in SIGNALS} == before
