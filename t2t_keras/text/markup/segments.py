@@ -349,7 +349,7 @@ class _Builder:
             return
         character = html.unescape(match[0]) if match["entity"] else ""
         if len(character) != 1:
-            self.add_point(match[0])
+            self.add_point(match[0], joins=False)
         elif character in _SPACES or _BREAK_CONTROLS.match(character):
             self._add(character, match[0])
         elif unicodedata.category(character)[0] in "LMNP" or character in "<>&" + _JOINERS:
@@ -398,7 +398,7 @@ class _Builder:
             point.space_after = is_space
         self._points.clear()
 
-    def add_point(self, raw: str, joins: bool = False) -> None:
+    def add_point(self, raw: str, joins: bool) -> None:
         is_first = not self.characters and not self._follows_point
         if is_first:
             self.before, self.spaces = self.spaces, ""

@@ -123,8 +123,9 @@ def test_an_identical_translation_gives_the_same_document(documents, markup):
     assert [segment.text for segment in parsed.segments] == ["Hello, you have new messages (see)."]
 
 
-def test_a_placeholder_between_words_separates_them():
-    (segment,) = MarkedDocument.parsed("file{number}name", "placeholders", "in").segments
+@pytest.mark.parametrize(("text", "markup"), [("file{number}name", "placeholders"), ("file&unknown;name", "html")])
+def test_a_placeholder_or_unknown_entity_between_words_separates_them(text, markup):
+    (segment,) = MarkedDocument.parsed(text, markup, "in").segments
     assert segment.text == "file name"
 
 
