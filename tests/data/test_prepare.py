@@ -236,9 +236,9 @@ def test_no_evaluation_sentence_is_trained_on(tmp_path, has_valid):
 @pytest.mark.parametrize(
     ("splits", "message"),
     [
-        ({"train": [], "valid": [("a", "b")]}, "no training pair is left after cleaning: 0 read"),
+        ({"train": [], "valid": [("a", "b")]}, "no training pair remains after cleaning: 0 read"),
         ({"train": []}, "too few training pairs to draw a validation set from: 0 read"),
-        ({"train": [("", "")] * 3, "valid": [("a", "b")]}, "no training pair is left.*3 read, 3 empty"),
+        ({"train": [("", "")] * 3, "valid": [("a", "b")]}, "no training pair remains.*3 read, 3 empty"),
         ({"train": [("a", "b")], "valid": []}, "the valid split is empty"),
         ({"train": [("a", "b")], "valid": [("c", "d")], "test": []}, "the test split is empty"),
     ],
@@ -313,3 +313,11 @@ def test_the_characters_of_each_side_are_recorded(tmp_path):
     (tmp_path / "one" / "characters.json").unlink()
     third = prepare(other_corpus, CONFIG, tmp_path / "three", print, vocab_from=first.vocab_path)
     assert third.tokenizer.characters is None
+
+
+def test_the_format_of_binary_training_files_is_named(tmp_path):
+    sources, targets = tmp_path / "a.en", tmp_path / "a.de"
+    sources.write_text("one\ntwo\n", encoding="utf-16-le")
+    targets.write_text("eins\nzwei\n", encoding="utf-8")
+    with pytest.raises(InputError, match=f"^{sources}: text in UTF-16, not text in UTF-8"):
+        prepare(corpora.files({"train": (sources, targets)}), CONFIG, tmp_path / "data", print)

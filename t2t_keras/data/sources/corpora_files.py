@@ -143,11 +143,12 @@ def without_compression(name: str) -> str:
 
 
 def has_plain_lines(path: Path) -> bool:
-    """Returns whether a file is not compressed, and only "\\n" ends its lines."""
+    """Returns whether a file is text that is not compressed, and only "\\n" ends its lines."""
     with explained(f"{path}: cannot be read"), open(path, "rb") as file:
         start = file.read(_LINE_BYTES)
     is_packed = any(compression.magic.match(start) for compression in _COMPRESSIONS.values())
-    return not is_compressed(path) and not is_packed and (b"\n" in start[:-1] or b"\r" not in start)
+    is_binary = any(re.match(pattern, start) for pattern in _BINARY)
+    return not (is_compressed(path) or is_packed or is_binary) and (b"\n" in start[:-1] or b"\r" not in start)
 
 
 @contextlib.contextmanager
