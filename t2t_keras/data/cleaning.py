@@ -110,7 +110,6 @@ class Cleaner:
         *,
         cuts_sources: bool = False,
         keeps_identical: bool = False,
-        keeps_repeated: bool = False,
     ) -> Iterator[Pair]:
         """Yields the repaired pairs that are suitable for training.
 
@@ -121,10 +120,8 @@ class Cleaner:
             held_out: sentences of other splits.
             cuts_sources: whether sources may have any length, because they are split or truncated later.
             keeps_identical: whether to keep pairs with equal sides, for labels, which may be words of the text.
-            keeps_repeated: whether to keep duplicates.
         """
         self.counts.update(dict.fromkeys(REASONS, 0))
-        fingerprints: set[bytes] = set()
         for raw in pairs:
             pair = self._repair(raw)
             text = (held_out.without_tag(pair[0]), pair[1])
@@ -134,10 +131,7 @@ class Cleaner:
                 self.counts["identical"] += 1
             elif pair in held_out:
                 self.counts["held_out"] += 1
-            elif (key := fingerprint(pair)) in fingerprints and not keeps_repeated:
-                self.counts["duplicate"] += 1
             else:
-                fingerprints.add(key)
                 self.counts["kept"] += 1
                 if self._language is not None:  # uses `raw`, because finding sentences needs the case
                     self.several_sentences += len(find_sentences(raw[0], self._language)) > 1
@@ -176,6 +170,7 @@ def _reason_to_drop(raw: Pair, pair: Pair, max_characters: int, cuts_sources: bo
     return None
 
 
-def fingerprint(pair: Pair) -> bytes:
+def fingerprint(pair: Pair) -> int:
     """Returns a 64-bit hash of a pair, to compare millions of pairs without their text in memory."""
-    return hashlib.blake2b("\n".join(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b("\n".join(pair).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")

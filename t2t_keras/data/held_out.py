@@ -52,7 +52,7 @@ class TextSurvey:
     @functools.cached_property
     def _hashes(self) -> np.ndarray:
         """The hashes of each usable pair: "source" of the source and "pair" of both sides, uint64 [pairs] each."""
-        hashes = ((key, int.from_bytes(fingerprint(pair), "little")) for key, pair in self._usable_pairs())
+        hashes = ((key, fingerprint(pair)) for key, pair in self._usable_pairs())
         return np.fromiter(hashes, np.dtype([("source", np.uint64), ("pair", np.uint64)]))
 
     def _usable_pairs(self) -> Iterator[tuple[int, Pair]]:

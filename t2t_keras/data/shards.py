@@ -51,9 +51,9 @@ def clean_shard(
 
     def clean_pairs() -> Iterator[Pair]:
         cuts = kind.context is not None or kind.reads_beginnings
-        flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text, "keeps_repeated": kind.keeps_repeated}
+        flags = {"cuts_sources": cuts, "keeps_identical": not kind.writes_text}
         for pair in cleaner.for_training(pairs, config.max_length, exclusions, **flags):
-            keys.append(int.from_bytes(fingerprint(pair), "little"))
+            keys.append(fingerprint(pair))
             yield pair
 
     write_text(data_dir, _text_name(number), clean_pairs())
