@@ -31,7 +31,9 @@ from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
 from t2t_keras.runs.run import Run
 from t2t_keras.tasks.task import ScoringSettings
+from t2t_keras.text.languages import language_of
 from t2t_keras.text.tokenizer import VocabularySizeError
+from t2t_keras.training.new_config import completed
 
 if TYPE_CHECKING:
     from t2t_keras.inference.translator import Translator
@@ -272,11 +274,8 @@ class FitSteps:
             **self._limits(minutes, rest, overrides.get("train.max_steps")),
             **overrides,
         }
-        config = configuration.override(
-            config, [f"{name}={limits[name]}" for name in limits if name.startswith("train.")]
-        )
-        model = dataclasses.replace(config.model, **self.data.tokenizer.sizes)
-        return dataclasses.replace(config, model=model, data=self.data.config)
+        settings = [f"{name}={limits[name]}" for name in limits if name.startswith("train.")]
+        return completed(config, self.data, settings)
 
     def _limits(self, minutes: float, rest: float, max_steps: Any) -> dict[str, Any]:
         """Returns the settings that limit the training, and reports the limit.
@@ -348,13 +347,12 @@ class FitSteps:
         assign_weights(cast("SequenceModel", translator.model), dict(arrays))
         sources, references = self.data.text("valid")
         if config.train.best_metric == "loss":
-            total, count = evaluation.corpus_cross_entropy(
-                translator.model, translator.tokenizer, sources, references, config.decode.tokens_per_batch
-            )
+            total, count = evaluation.target_cross_entropy(translator, sources, references)
             value = total / count
         else:
             hypotheses = [each.text for each in translator.translate(sources, scored=False)]
-            value = translator.task.monitored(hypotheses, references, config.data.target_language)
+            language = language_of(references, config.data.target_language)
+            value = translator.task.monitored(hypotheses, references, language)
         name = f"the average of {len(steps)} checkpoints" if len(steps) > 1 else f"the checkpoint of step {steps[0]:,}"
         return _Weights(name, list(steps), dict(arrays), value)
 
@@ -364,7 +362,7 @@ class FitSteps:
 
         if not self.record["scores"]:
             sources, references = self.data.text("test")
-            settings = ScoringSettings(self.data.config.target_language)
+            settings = ScoringSettings(language_of(references, self.data.config.target_language))
             result = evaluation.evaluate(self.translator, sources, references, settings)
             described = {"data_split": "test", "checkpoint": CHOSEN, **dataclasses.asdict(self.translator.config)}
             evaluation.write_evaluation(self.run.path / "evaluation" / "test", result, described)

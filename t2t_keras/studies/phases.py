@@ -34,6 +34,7 @@ from t2t_keras.studies.states import RECORD, read_record
 from t2t_keras.studies.training_job import ORIGIN, EnsembleJob, TrainingJob
 from t2t_keras.tasks.score import Score
 from t2t_keras.tasks.task import ScoringSettings
+from t2t_keras.text.languages import language_of
 from t2t_keras.training.devices.strategy import make_strategy
 from t2t_keras.training.monitor import Interval
 from t2t_keras.training.trainer import Trainer
@@ -285,10 +286,10 @@ def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) 
         "date", "versions": date of the evaluation and versions of the software.
     """
     results: dict[str, Any] = {}
-    language = data.config.target_language
     pooled: tuple[list[str], list[str]] = ([], [])  # hypotheses and references
     for split in (name for name in ("valid", "test") if name in data.splits):
         sources, references = data.text(split)
+        language = language_of(references, data.config.target_language)
         outcome = evaluation.evaluate(translator, sources, references, ScoringSettings(language, lowercase=True))
         pooled[0].extend(outcome.hypotheses)
         pooled[1].extend(references)
@@ -300,6 +301,7 @@ def _evaluate(translator: Translator, data: PreparedData, folder: pathlib.Path) 
             results["valid_perplexity"] = evaluation.perplexity(cross_entropy)
             results["valid_nats_per_sentence"] = cross_entropy[0] / len(sources)
         results["output_tokens_per_second"] = outcome.tokens_per_second
+    language = language_of(pooled[1], data.config.target_language)
     first, *_ = translator.task.scores(*pooled, ScoringSettings(language))
     results[_key("pooled", first)] = first.value
     if first.name == "BLEU":

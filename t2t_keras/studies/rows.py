@@ -10,6 +10,7 @@ from t2t_keras.models import presets
 from t2t_keras.studies.data_facts import DataFacts
 from t2t_keras.studies.study_settings import StudySettings
 from t2t_keras.studies.training_job import EnsembleJob, TrainingJob
+from t2t_keras.training.new_config import search_of_task
 
 PARAMETERS = "params ×10^6"  # heading of the column of `in_millions`
 
@@ -70,18 +71,17 @@ class Recipe:
     def config(self, row: Row, seed: int = 1) -> Config:
         """Returns the resolved configuration of a row.
 
-        All rows use the default `DecodeConfig`, with a larger `max_length_offset` for character and byte vocabularies,
-        unless the study's settings change it. If the study has fewer or more updates than the preset, the schedule and
-        the checkpoint interval are scaled in proportion, and the peak learning rate is unchanged.
+        All rows use the default `DecodeConfig` with the search settings of the task, and a larger `max_length_offset`
+        for character and byte vocabularies, unless the study's settings change it. If the study has fewer or more
+        updates than the preset, the schedule and the checkpoint interval are scaled in proportion, and the peak
+        learning rate is unchanged.
         """
         _check(self.settings.settings)
         train = _shorten(self._full(row).train, self.steps / self.full_steps)
         # Every validation saves a checkpoint, so validations are placed where one is saved anyway.
         validation_steps = train.checkpoint_steps * -(-train.max_steps // (_VALIDATIONS * train.checkpoint_steps))
         train = dataclasses.replace(train, seed=seed, patience=self.patience, validation_steps=validation_steps)
-        decode = DecodeConfig()
-        offset = decode.max_length_offset * self.data.config.tokens_of_a_piece
-        decode = dataclasses.replace(decode, max_length_offset=offset)
+        decode = search_of_task(DecodeConfig(), self.data.config)
         config = dataclasses.replace(self._full(row), train=train, decode=decode, data=self.data.config)
         config = override(config, self.settings.settings)
         data = self.data
