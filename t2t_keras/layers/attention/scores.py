@@ -37,7 +37,8 @@ def scaled_dot_product_attention(
         masked query, the weights are equal and not NaN; in float16, they are equal only if the scores are small.
     """
     d_key = keys.shape[-1]
-    return dot_product_attention(queries / d_key**0.5, keys, values, mask, dropout=dropout)
+    scaled_queries = queries / d_key**0.5  # "Scale" of Figure 2
+    return dot_product_attention(scaled_queries, keys, values, mask, dropout=dropout)
 
 
 def dot_product_attention(
@@ -52,7 +53,8 @@ def dot_product_attention(
 
     Arguments and results are as in `scaled_dot_product_attention`.
     """
-    return weighted_values(kernels.scores(queries, keys), values, mask, dropout=dropout)
+    scores = kernels.scores(queries, keys)  # "MatMul" of Figure 2, --> [..., query_len, key_len]
+    return weighted_values(scores, values, mask, dropout=dropout)
 
 
 def additive_attention(
@@ -101,9 +103,10 @@ def weighted_values(
 ) -> tuple[Tensor, Tensor]:
     """softmax(scores) V, where scores are float [..., query_len, key_len]; see `scaled_dot_product_attention`."""
     bias = mask_bias(mask, scores.dtype)
-    weights = kernels.softmax(scores if bias is None else scores + bias)
+    scores = scores if bias is None else scores + bias  # "Mask (opt.)"
+    weights = kernels.softmax(scores)  # "SoftMax"
     factors = weights if dropout is None else dropout(weights)
-    return kernels.matmul(factors, values), weights  # --> [..., query_len, d_value]
+    return kernels.matmul(factors, values), weights  # "MatMul"; --> [..., query_len, d_value]
 
 
 def mask_bias(mask: Tensor | None, dtype: str) -> Tensor | None:
