@@ -70,13 +70,18 @@ class DataConfig:
             raise InputError(f"data.truecase=true cannot be combined with data.lowercase={self.lowercase}")
         for direction in self.directions:
             if not _DIRECTION.fullmatch(direction):
-                raise InputError(f"{direction!r} is not a direction: expected two language codes, such as en-de")
+                raise InputError(
+                    f"data.directions: {direction!r} is not a direction: expected two language codes, such as en-de"
+                )
         if self.directions and not self.tags:
             targets = [target for _ in self.corpus.split(",") for _, target in self.language_pairs]
             object.__setattr__(self, "tags", tuple(f"<2{target}>" for target in targets))
         for symbol in self.all_symbols:
             if not _SYMBOL.fullmatch(symbol):
-                raise InputError(f"{symbol!r} is not a valid symbol: use the form <2fr>, without blanks, not <=...>")
+                raise InputError(
+                    f"data.symbols or data.tags: {symbol!r} is not a valid symbol: use the form <2fr>, without blanks; "
+                    "the form <=...> is reserved for labels"
+                )
 
     @property
     def language_pairs(self) -> list[tuple[str, str]]:

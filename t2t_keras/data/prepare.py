@@ -432,4 +432,4 @@ def _encode(data_dir: Path, config: DataConfig, split: str) -> Counts:
 
 def _check_not_empty(counts: Counts, step: str) -> None:
     if not counts["kept"]:
-        raise InputError(f"no training pair is left after {step}: {summary(counts)}")
+        raise InputError(f"no training pair remains after {step}: {summary(counts)}")

@@ -191,7 +191,7 @@ _ROOTS: dict[str, Format] = {
     **dict.fromkeys(("srcset", "refset", "tstset", "mteval"), _SGM),
     **dict.fromkeys(("html", "HTML"), _WEB_PAGE),
 }
-_OTHER_XML = Format("XML of an unknown kind", advice="supported are TMX, XLIFF, catalogues of Qt, test sets of WMT")
+_OTHER_XML = Format("XML of an unknown kind", advice="supported XML formats: TMX, XLIFF, Qt .ts, WMT test sets")
 
 # The formats of files with unknown suffixes by their first bytes, after a byte order mark.
 _SIGNS: dict[bytes, Format] = {
@@ -273,7 +273,7 @@ def pair_source(
             f"({WITH_BOTH_SIDES})"
         )
     if _accepted(form, source).pairs is None:
-        raise InputError(f"{source}: {form.name} has one side per file; give the file of the other side too")
+        raise InputError(f"{source}: the file has one side ({form.name}); give the file of the other side too")
     return PairFile(Path(source), cast(PairReader, form.pairs), languages)
 
 
@@ -288,7 +288,7 @@ def _side(path: str | Path) -> functools.partial[Iterator[str]]:
     if form is None:
         return functools.partial(corpora_files.read_lines, path)
     if _accepted(form, path).lines is None:
-        raise InputError(f"{path}: {form.name} has both sides; give it as the source, without a file of targets")
+        raise InputError(f"{path}: the file has both sides ({form.name}); give it as the source, without a target file")
     return functools.partial(_read_side, path, cast(LineReader, form.lines))
 
 

@@ -128,8 +128,8 @@ PRESETS: dict[str, Config | str] = {
 def is_small(name: str) -> bool:
     """Returns whether a preset is for small machines: its name ends in "tiny" or "small".
 
-    Runs of these presets derive the output limit from their text. Published models keep the source length plus 50
-    tokens (section 6.1 of the paper).
+    Runs of these presets derive the output limit from their text. The other presets keep their own limit; for the
+    paper's models, it is the source length plus 50 tokens (section 6.1).
     """
     return name.endswith(("tiny", "small"))
 

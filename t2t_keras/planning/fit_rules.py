@@ -72,7 +72,7 @@ def choose(
         InputError: there are fewer than `FEWEST_PAIRS` pairs.
     """
     if pairs < FEWEST_PAIRS:
-        raise InputError(f"the text has {pairs:,} pairs that can be used; at least {FEWEST_PAIRS} are needed")
+        raise InputError(f"the training text has only {pairs:,} usable pairs; at least {FEWEST_PAIRS} are needed")
     work = minutes * updates_per_minute
     values = {choice.name: choice.value for choice in overrides}
     vocabulary = _vocabulary(pairs, work)

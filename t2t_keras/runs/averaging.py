@@ -113,4 +113,4 @@ def _check_same_settings(first: Checkpoint, other: Checkpoint) -> None:
     if not before or not after:
         return  # saved without a configuration, so there is nothing to compare
     if changed := lasting_differences(Config.from_dict(before), Config.from_dict(after)):
-        raise InputError(f"{other.path} was trained with other settings than {first.path}: {'; '.join(changed)}")
+        raise InputError(f"{other.path} was trained with different settings from {first.path}: {'; '.join(changed)}")

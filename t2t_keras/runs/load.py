@@ -6,7 +6,7 @@ import pathlib
 from keras import ops
 
 from t2t_keras.config import Config
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.machine.files import new_folder, write_json
 from t2t_keras.models.contract import SequenceModel
 from t2t_keras.models.encoder_decoder import EncoderDecoder
@@ -38,7 +38,10 @@ def load_model(
     run = Run(model_dir)
     config = run.config
     model = make_model(config.model, dtype_policy)
-    assign_weights(model, load_weights(weights_path(run, checkpoint)))
+    path = weights_path(run, checkpoint)
+    weights = load_weights(path)
+    with named(path):
+        assign_weights(model, weights)
     return model, config, run.vocab_path
 
 

@@ -50,7 +50,7 @@ class Task(abc.ABC):
         name: value of the flag `--task`.
         metric: name of the score that monitors training, which is the first of `scores`.
         data: settings of `DataConfig` that differ from the defaults.
-        decode: settings of `DecodeConfig` that differ from the defaults.
+        decode: settings of `DecodeConfig` that the task determines; they replace those of a preset.
         held_out_sides: sides of a pair (0 is the source, 1 the target) whose text must not occur in two splits,
             unless `keeps_repeated` is true.
         has_known_labels: whether references may have only labels that occur in training.

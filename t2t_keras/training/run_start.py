@@ -10,7 +10,7 @@ import numpy as np
 
 from t2t_keras.config import Config
 from t2t_keras.data.prepare import PreparedData
-from t2t_keras.errors import InputError
+from t2t_keras.errors import InputError, named
 from t2t_keras.machine import remote
 from t2t_keras.machine.files import sha256
 from t2t_keras.models.contract import SequenceModel
@@ -81,7 +81,8 @@ def take_weights(model: SequenceModel, origin: WeightOrigin, workers: Workers) -
     """
     with workers.fail_together():
         weights = load_weights(pathlib.Path(remote.local(origin.path)))
-        account = assign_known_weights(model, weights, origin.spelled)
+        with named(origin.path):
+            account = assign_known_weights(model, weights, origin.spelled)
     workers.check_same(f"weights in {origin.path}", _checksum(weights))
     return [f"starts from the weights of {origin.path}", *account.lines()]
 

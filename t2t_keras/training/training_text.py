@@ -27,7 +27,7 @@ def mixture_of(config: Config, data: PreparedData) -> Mixture | None:
     weights = config.train.corpus_weights
     if weights and len(weights) != len(data.part_sizes):
         raise InputError(
-            f"train.corpus_weights has {len(weights)} values; {data.directory} has corpora: {len(data.part_sizes)}; "
-            "--set train.corpus_weights= uses each pair once"
+            f"train.corpus_weights has {len(weights)} values, but the number of corpora in {data.directory} is "
+            f"{len(data.part_sizes)}; give one weight per corpus, or --set train.corpus_weights= to use each pair once"
         )
     return Mixture(data.part_sizes, weights) if weights else None

@@ -54,7 +54,7 @@ class FakeTrainer:
         self.flags.setdefault(name, flags)
         run, log = Run(self.path(name)), self.folder / f"{name}.log"
         run.path.mkdir(exist_ok=True)
-        log.write_text("trains 3 parameters on 1 replica on CPU; tracing the first\nerror: out of luck\n")
+        log.write_text("training 3 parameters on 1 replica on CPU; tracing the first\nerror: out of luck\n")
         norm = self.norm.get(name, 1.0)
         lines = [
             {"kind": "train", "step": step, "loss": None if math.isnan(loss) else loss, "gradient_norm": norm}

@@ -191,7 +191,7 @@ def test_interrupted_training_equals_uninterrupted_training(folder, stopped, res
     for name in ("resumed", "uninterrupted"):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
-        assert re.search(r"^trains [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
+        assert re.search(r"^training [\d,]+ parameters on [\d,]+ pairs, 1 replica on CPU; ", stderr, re.MULTILINE)
         pattern = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
         resumed = re.search(pattern, stderr, re.MULTILINE)
         assert bool(resumed) is (name == "resumed"), stderr
@@ -283,7 +283,7 @@ def test_runs_without_checkpoints_may_start_again(folder, results):
         ("interrupted data", ["interrupted", "launch.prepare_data again"]),
         ("data setting", ["data.seed=3", "launch.prepare_data"]),
         ("vocabulary setting", ["model.vocab_size=3", "launch.prepare_data"]),
-        ("weights of corpora", ["train.corpus_weights has 2 values", "corpora: 1"]),
+        ("weights of corpora", ["train.corpus_weights has 2 values", "the number of corpora", "is 1;"]),
         ("frozen nothing", ["train.frozen: no weight has a name that matches 'encodr/*'"]),
         ("small batch", ["train.tokens_per_batch=3", "at least"]),
         ("a file", ["a_file"]),

@@ -104,5 +104,5 @@ def test_the_number_of_updates_of_the_presets_recipe_depends_on_the_entries_as_w
 
 
 def test_too_few_pairs_are_rejected():
-    with pytest.raises(InputError, match=f"the text has 199 pairs that can be used; at least {FEWEST_PAIRS} are"):
+    with pytest.raises(InputError, match=f"the training text has only 199 usable pairs; at least {FEWEST_PAIRS} are"):
         choose(FEWEST_PAIRS - 1, 60, SPEED)

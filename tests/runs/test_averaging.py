@@ -80,7 +80,9 @@ def test_checkpoints_of_different_configurations_are_rejected(tmp_path):
     second, *foreign = (checkpoints.load(save(tmp_path, s, config=c.to_dict())) for s, c in configs.items())
     assert averaging.average([first, second]).keys() == arrays(1).keys()
     for checkpoint, difference in zip(foreign, ["num_heads: 8 -> 4", "train.seed: 1 -> 2"], strict=True):
-        message = rf"step_0000000{checkpoint.step} was trained with other settings than .*step_00000001: .*{difference}"
+        message = (
+            rf"step_0000000{checkpoint.step} was trained with different settings from .*step_00000001: .*{difference}"
+        )
         with pytest.raises(InputError, match=message):
             averaging.average([first, second, checkpoint])
     without_config = checkpoints.load(save(tmp_path, 5))  # has no configuration

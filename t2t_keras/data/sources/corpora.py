@@ -94,14 +94,16 @@ def of_config(
     names = config.corpus.split(",")
     for name in names:
         if name not in NAMES and not name.startswith(("opus:", "tfds:")):
-            raise InputError(f"unknown corpus {name!r}; valid: {', '.join(NAMES)}")
+            raise InputError(f"corpus={name}: unknown corpus; valid: {', '.join(NAMES)}")
     if config.corpus == "files":
         if config.directions:
-            raise InputError("directions are for corpora by name; for corpus=files, repeat the files with a tag each")
+            raise InputError(
+                "directions cannot be combined with corpus=files: give the files of each direction with a tag"
+            )
         languages = Languages(config.source_language, config.target_language)
         return combined([files(group, config.task, languages) for group in paths or [{}]], config.tags)
     if "files" in names:
-        raise InputError(f"corpus={config.corpus}: files cannot be combined with corpora by name")
+        raise InputError(f"corpus={config.corpus}: files cannot be combined with other corpora")
     for name in names:
         required_task = "summarisation" if name == "docstrings" else "translation"
         if config.task != required_task:

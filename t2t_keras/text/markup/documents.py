@@ -46,7 +46,7 @@ class MarkedDocument:
         slots = Slots()
         if markup == "placeholders":
             if attributes:
-                raise InputError("attributes of tags cannot be translated with the markup 'placeholders'")
+                raise InputError("markup_attributes needs the markup 'html' or 'xml', not 'placeholders'")
             pieces = segments([Part("text", text)], slots, Dialect(is_escaped=False, keeps_lines=True))
             return cls(tuple(pieces), tuple(slots))
         names = frozenset(attribute.lower() for attribute in attributes)

@@ -68,7 +68,10 @@ def find_cluster(name: str = "auto", environment: Mapping[str, str] = os.environ
         raise InputError(f"--cluster={name} needs {', '.join(missing)} in the environment")
     cluster = _READERS[name](environment)
     if not 0 <= cluster.index < len(cluster.addresses):
-        raise InputError(f"worker {cluster.index} is none of the {len(cluster.addresses)} workers of --cluster={name}")
+        raise InputError(
+            f"--cluster={name} has {len(cluster.addresses)} workers, numbered from 0, but this process has the number "
+            f"{cluster.index}"
+        )
     return cluster
 
 
@@ -84,7 +87,7 @@ def _from_tf_config(environment: Mapping[str, str]) -> Cluster:
     chief, workers = jobs.pop("chief", []), jobs.pop("worker", [])
     jobs.pop("evaluator", None)  # it does not train, but other programs may need it in TF_CONFIG
     if jobs or kind not in ("chief", "worker"):
-        raise InputError(f"TF_CONFIG={text!r} names {', '.join(jobs) or kind}; only workers are supported")
+        raise InputError(f"TF_CONFIG={text!r} names the job {', '.join(jobs) or kind}; valid jobs: chief, worker")
     if not chief and not workers:
         return Cluster(("localhost:0",), 0)  # TF_CONFIG of a single process
     return Cluster((*chief, *workers), index if kind == "chief" else len(chief) + index)
@@ -138,7 +141,7 @@ def expand_hosts(text: str) -> list[str]:
             names = [host + ending for host in names for ending in endings]
         hosts += names
     if not hosts or any(re.search(r"[\[\]]", host) for host in hosts) or text.count("[") != text.count("]"):
-        raise InputError(f"SLURM_STEP_NODELIST={text!r} is no list of hosts")
+        raise InputError(f"SLURM_STEP_NODELIST={text!r} is not a valid list of hosts")
     return hosts
 
 
@@ -146,7 +149,7 @@ def _numbers(part: str, text: str) -> list[str]:
     """Expands "3" or "08-10", keeping leading zeros."""
     match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
     if not match:
-        raise InputError(f"SLURM_STEP_NODELIST={text!r} is no list of hosts")
+        raise InputError(f"SLURM_STEP_NODELIST={text!r} is not a valid list of hosts")
     first, last = match[1], match[2] or match[1]
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 

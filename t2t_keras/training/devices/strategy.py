@@ -109,7 +109,7 @@ def _find_workers(name: str, cluster: str) -> Cluster | None:
     if name in ("auto", "multiworker"):
         workers = find_cluster(cluster)
         if name == "multiworker" and workers is None:
-            raise InputError("--strategy=multiworker found no TF_CONFIG, no step of SLURM and no Job of Kubernetes")
+            raise InputError("--strategy=multiworker found no cluster: no TF_CONFIG, SLURM step or Kubernetes Job")
         return workers
     if cluster != "auto":
         raise InputError(

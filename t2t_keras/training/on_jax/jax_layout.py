@@ -72,10 +72,8 @@ def _axis(name: str, shape: tuple[int, ...], count: int) -> int | None:
     axis = _AXES[pattern]
     if shape[axis] % count == 0:
         return axis
-    problem = f"does not divide the {shape[axis]:,} of axis {axis} of {name} {list(shape)}"
+    problem = f"does not divide {shape[axis]:,}, the size of axis {axis} of {name} {list(shape)}"
     if pattern not in _EMBEDDINGS:
         raise InputError(f"--model_parallel={count} {problem}")
-    logging.getLogger(__name__).warning(
-        "--model_parallel=%d %s, which every device therefore holds in full", count, problem
-    )
+    logging.getLogger(__name__).warning("--model_parallel=%d %s; every device holds the whole weight", count, problem)
     return None

@@ -70,7 +70,7 @@ def make_jax_devices(
         WorkerLostError: the workers of the cluster do not meet.
     """
     if name not in ("auto", "cpu"):
-        raise InputError(f"--strategy={name} is TensorFlow's; valid on JAX: auto, all its devices, and cpu")
+        raise InputError(f"--strategy={name} needs TensorFlow; valid on JAX: auto (all devices), cpu")
     if replicas < 0:
         raise InputError(f"--replicas must not be negative, got {replicas}")
     import jax

@@ -49,7 +49,7 @@ def test_a_tf_config_can_have_addresses_by_index():
     ],
 )
 def test_a_tf_config_that_is_no_cluster_of_workers(changes):
-    with pytest.raises(InputError, match="TF_CONFIG|worker 2 is none of the 2 workers"):
+    with pytest.raises(InputError, match="TF_CONFIG|has 2 workers, numbered from 0, but this process has the number 2"):
         find_cluster("tf_config", tf_config(**changes))
 
 
@@ -69,11 +69,11 @@ def test_consecutive_jobs_with_many_tasks_on_a_node_use_different_ports():
     "changes, words",
     [
         ({"SLURM_STEP_NODELIST": "node9"}, "are inconsistent"),
-        ({"SLURM_STEP_NODELIST": "node[9-"}, "is no list of hosts"),
-        ({"SLURM_STEP_NODELIST": "node[a-b],c"}, "is no list of hosts"),
+        ({"SLURM_STEP_NODELIST": "node[9-"}, "is not a valid list of hosts"),
+        ({"SLURM_STEP_NODELIST": "node[a-b],c"}, "is not a valid list of hosts"),
         ({"SLURM_STEP_TASKS_PER_NODE": "2(3)"}, "is not a list of numbers"),
         ({"SLURM_PROCID": "first"}, "SLURM_PROCID='first' is not a whole number"),
-        ({"SLURM_PROCID": "3"}, "worker 3 is none of the 3 workers"),
+        ({"SLURM_PROCID": "3"}, "has 3 workers, numbered from 0, but this process has the number 3"),
         ({"SLURM_NODEID": "0", "SLURM_LOCALID": "1"}, "--distribution=block"),
         ({"SLURM_STEP_NODELIST": ""}, "--cluster=slurm needs SLURM_STEP_NODELIST"),
     ],
@@ -98,7 +98,7 @@ def test_hosts_of_the_short_form(text, hosts):
 
 def test_kubernetes():
     assert find_cluster("kubernetes", KUBERNETES) == Cluster(("t2t-0.t2t:2222", "t2t-1.t2t:2222"), 1)
-    with pytest.raises(InputError, match="worker 2 is none of the 2 workers"):
+    with pytest.raises(InputError, match="has 2 workers, numbered from 0, but this process has the number 2"):
         find_cluster("kubernetes", {**KUBERNETES, "JOB_COMPLETION_INDEX": "2"})
 
 

@@ -93,7 +93,7 @@ def test_many_replicas_on_a_machine_without_a_gpu(name):
         ("tpu", {"replicas": 2}, "--replicas=2 is for CPUs and GPUs"),
         ("cpu", {"replicas": -1}, "--replicas must not be negative, got -1"),
         ("mirrored", {}, "--strategy=mirrored found no GPU.*--replicas=N"),
-        ("multiworker", {}, "found no TF_CONFIG, no step of SLURM"),
+        ("multiworker", {}, "found no cluster: no TF_CONFIG, SLURM step"),
         ("mirrored", {"cluster": "tf_config"}, "--cluster=tf_config names workers, but --strategy=mirrored has no"),
     ],
 )

@@ -71,8 +71,8 @@ def test_a_vocabulary_that_does_not_divide_is_whole(caplog):
     assert actual["target_embedding/table"] == (51, 8)
     (message,) = caplog.messages
     assert message == (
-        "--model_parallel=2 does not divide the 51 of axis 0 of target_embedding/table [51, 8], "
-        "which every device therefore holds in full"
+        "--model_parallel=2 does not divide 51, the size of axis 0 of target_embedding/table [51, 8]; "
+        "every device holds the whole weight"
     )
 
 
@@ -87,7 +87,8 @@ def test_learned_positions_are_whole():
         (
             4,
             {"d_ff": 18},
-            "--model_parallel=4 does not divide the 18 of axis 1 of encoder/layer_0/feed_forward/inner_kernel [8, 18]",
+            "--model_parallel=4 does not divide 18, the size of axis 1 of "
+            "encoder/layer_0/feed_forward/inner_kernel [8, 18]",
         ),
         (
             2,

@@ -170,7 +170,7 @@ def test_unsupported_settings_are_named(folder):
     assert json.loads((folder / "refusals.json").read_text()) == {
         "none": "4 replicas on cpu",
         "static_shapes": "Keras on JAX needs --set train.static_shapes=true: XLA recompiles for every shape",
-        "strategy": "--strategy=mirrored is TensorFlow's; valid on JAX: auto, all its devices, and cpu",
+        "strategy": "--strategy=mirrored needs TensorFlow; valid on JAX: auto (all devices), cpu",
         "replicas": "--replicas=5, but JAX has 4 devices here",
         "search": (
             "train.validation_sentences=1: on JAX sentences are translated by CTranslate2, which does not support "
