@@ -15,6 +15,7 @@ Examples:
     python -m launch.translate --model_dir=runs/mine --json_input --json --num_best=4 --alignments < in.jsonl
 """
 
+import contextlib
 import itertools
 import json
 import sys
@@ -29,7 +30,7 @@ from t2t_keras.data.sources.corpora_files import decoded_line, read_lines, read_
 from t2t_keras.errors import InputError, explained
 from t2t_keras.inference import json_lines
 from t2t_keras.inference.translation import Translation
-from t2t_keras.localization.formats import Options, TranslatableFile
+from t2t_keras.localization.formats import Options, TranslatableFile, format_suffix
 from t2t_keras.text.markup.documents import Markup
 from t2t_keras.text.terms import Glossary
 from t2t_keras.values import PositiveInt
@@ -136,7 +137,7 @@ def _translate_file(suffix: str) -> None:
     """Translates a file of units; the output is in the same format."""
     name = _INPUT.value or "standard input"
     _refuse_options_of_lines(f"{suffix} files")
-    if _OUTPUT.value and file_flags.input_suffix(_OUTPUT.value) not in (suffix, None):
+    if _OUTPUT.value and format_suffix(_OUTPUT.value) not in (suffix, None):
         raise InputError(f"--output={_OUTPUT.value}: the output has the format of the input, {suffix}")
     if _INPUT.value is None:
         content = sys.stdin.buffer.read()
@@ -291,7 +292,8 @@ def _updater(progress: tqdm.tqdm, offset: int, lines: int):
 def _converse(translator: "Translator") -> None:
     """Prompts for lines and translates them, until the input ends."""
     # This traces the graph or converts the model before the first prompt.
-    translator.translate([f"{translator.task.context or ''}."])
+    with contextlib.suppress(InputError):  # a model of several directions without --target_language
+        translator.translate([f"{translator.task.context or ''}."])
     program.warn("Type one line at a time; Ctrl-D ends the program.")
     for number in itertools.count(1):
         try:

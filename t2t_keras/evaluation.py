@@ -135,10 +135,9 @@ def target_cross_entropy(
     Sources and references are prepared as the translator prepares lines.
     """
     check_lines(sources, references)
-    targets = list(map(translator.target, sources, references))
-    sources = [translator.beginning(translator.source(line)) for line in sources]
     budget = translator.config.tokens_per_batch
-    return corpus_cross_entropy(translator.model, translator.tokenizer, sources, targets, budget)
+    texts = translator.prepared(sources, references)
+    return corpus_cross_entropy(translator.model, translator.tokenizer, *texts, budget)
 
 
 def perplexity(cross_entropy: tuple[float, int]) -> float:

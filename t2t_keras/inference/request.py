@@ -156,18 +156,13 @@ class RequestEncoder:
         return repair(lowercased(line) if self._data.lowercases_sources else line)
 
     def source(self, line: str) -> str:
-        """Returns the text that the model reads: repaired, with the tag of the settings if no symbol is in front.
-
-        Raises:
-            InputError: the model translates in several directions, and neither the line nor the settings have a tag.
-        """
+        """Returns the text that the model reads: repaired, with the tag of the settings if no symbol is in front."""
         text = self.repaired(line)
-        if not text.strip() or (self._head_end and re.match(self._head_end, text)):
-            return text
-        if not self._config.tag and self._data.directions and all(self._data.tags):
-            tags = " or ".join(dict.fromkeys(self._data.tags))
-            raise InputError(f"this model has several target languages: begin the text with {tags}, or use --tag")
-        return f"{self._config.tag} {text}" if self._config.tag else text
+        is_complete = not self._config.tag or not text.strip() or self._has_head(text)
+        return text if is_complete else f"{self._config.tag} {text}"
+
+    def _has_head(self, text: str) -> bool:
+        return bool(self._head_end and re.match(self._head_end, text))
 
     def repaired_output(self, text: str) -> str:
         """Returns the text of an output or a phrase of it: as `repaired`, but lowercased only if targets are."""
@@ -189,9 +184,18 @@ class RequestEncoder:
             check_known(self.task.symbols([self.repaired_output(output)]), self._tokenizer)
 
     def check_source(self, text: str) -> None:
-        """Raises an `InputError` if a repaired text is not a valid source of the task; blank texts always pass."""
-        if text.strip():
-            self.task.check_source(text)
+        """Checks a text from `source`; blank texts always pass.
+
+        Raises:
+            InputError: the text is not a valid source of the task, or lacks the tag of a target language, although the
+                model has several.
+        """
+        if not text.strip():
+            return
+        self.task.check_source(text)
+        if self._data.directions and all(self._data.tags) and not self._has_head(text):
+            tags = " or ".join(dict.fromkeys(self._data.tags))
+            raise InputError(f"this model has several target languages: begin the text with {tags}, or use --tag")
 
     def beginning(self, text: str) -> str:
         """Returns the part of a repaired text that is read: only the first part if the task `reads_beginnings`."""
@@ -215,7 +219,7 @@ class RequestEncoder:
         """
         for field in OPTIONS:
             if getattr(request, field) and field not in self._options:
-                raise InputError(f"{field}: not supported by this engine; use --engine=tensorflow")
+                raise InputError(f"this engine does not support {field}; use --engine=tensorflow")
         self.check_source(self.source(request.text))
         is_whole = bool(request.constraints) or len(find_sentences(request.prefix, self._data.target_language)) > 1
         sentences = [Sentence("", request.text)] if is_whole else self._sentences(request.text)

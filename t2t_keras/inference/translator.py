@@ -234,7 +234,7 @@ class Translator:
             InputError: as for `translate`, but without a line number.
         """
         if isinstance(request, str):
-            self._encoder.check_source(self.repaired(request))
+            self._encoder.check_source(self._encoder.source(request))
         else:
             self._encoder.encode(self._protected.read(request))
 
@@ -365,18 +365,29 @@ class Translator:
         """
         _check_lines(lines)
         _check_lines(translations, "translations")
-        sources = self.tokenizer.source.encode_batch([self.beginning(self.source(line)) for line in lines])
-        # If the numbers of lines and translations differ, `check_pairs` raises.
-        pairs = enumerate(zip(itertools.chain(lines, itertools.repeat("")), translations, strict=False), start=1)
-        targets = self.tokenizer.encode_batch([self._target(number, *pair) for number, pair in pairs])
-        encoded = [(*ids, EOS_ID) for ids in sources], [(*ids, EOS_ID) for ids in targets]
+        for number, translation in enumerate(translations, start=1):
+            with named(f"line {number:,}"):
+                self._encoder.check_labels(translation)
+        sources, targets = self.prepared(lines, translations)
+        encoded = (
+            [(*ids, EOS_ID) for ids in self.tokenizer.source.encode_batch(sources)],
+            [(*ids, EOS_ID) for ids in self.tokenizer.encode_batch(targets)],
+        )
         check_pairs(*encoded)
         return encoded
 
-    def _target(self, number: int, line: str, translation: str) -> str:
-        with named(f"line {number:,}"):
-            self._encoder.check_labels(translation)
-            return self.target(line, translation)
+    def prepared(self, lines: Sequence[str], outputs: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Returns the texts that the model reads for lines, and those that it was trained to write for these outputs.
+
+        Raises:
+            InputError: a line is not a valid source; names the line, counted from 1.
+        """
+        sources = [self._encoder.source(line) for line in lines]
+        for number, source in enumerate(sources, start=1):
+            with named(f"line {number:,}"):
+                self._encoder.check_source(source)
+        targets = list(map(self._encoder.target, itertools.chain(lines, itertools.repeat("")), outputs))
+        return list(map(self._encoder.beginning, sources)), targets
 
     def _pieces(self, source: Ids, target: Ids) -> tuple[list[str], list[str]]:
         return self.tokenizer.source.pieces(source), self.tokenizer.pieces(target)
@@ -384,22 +395,6 @@ class Translator:
     def search(self, source_ids: np.ndarray | tf.Tensor) -> SearchResult:
         """Finds `config.beam_size` hypotheses, best first, for padded source ids, int32 [batch, source_len]."""
         return self._searcher(source_ids)
-
-    def repaired(self, line: str) -> str:
-        """Returns the text of a source: on one line, without invisible characters, lowercased if set."""
-        return self._encoder.repaired(line)
-
-    def source(self, line: str) -> str:
-        """Returns the text that the model reads: the repaired line, with `decode.tag` if no symbol is in front."""
-        return self._encoder.source(line)
-
-    def target(self, line: str, output: str) -> str:
-        """Returns the text that the model was trained to write for a line with this output."""
-        return self._encoder.target(line, output)
-
-    def beginning(self, text: str) -> str:
-        """Returns the part of a repaired text that is read: only the first part if the task `reads_beginnings`."""
-        return self._encoder.beginning(text)
 
     def _translate_lines(
         self, lines: Sequence[str | Request], num_best: int, on_progress: Progress | None, scored: bool

@@ -61,6 +61,8 @@ def test_models_of_several_directions_need_a_tag():
     assert [without_tag.source(line) for line in ("<2fr> A man", "")] == ["<2fr> A man", ""]
     with pytest.raises(InputError, match="begin the text with <2de> or <2fr>, or use --tag"):
         without_tag.encode(Request("A man"))
+    with pytest.raises(InputError, match="^line 2: this model has several target languages"):
+        list(numbered(["<2fr> A man", "A man"], without_tag))
     assert with_tag.source("A man") == "<2de> A man"
     optional = DataConfig(directions=("en-de", "en-fr"), tags=("", "<2fr>"))
     assert RequestEncoder(tokenizer, DecodeConfig(), optional, ()).source("A man") == "A man"
