@@ -147,14 +147,17 @@ class Core:
         return future
 
     def submit_all(
-        self, loan: Loan, calls: Iterable[tuple[str, Arrays]], client_seconds: float | None = None
+        self,
+        loan: Loan,
+        calls: Iterable[tuple[str, Arrays]],
+        client_seconds: float | None = None,
+        is_first: bool = True,
     ) -> list[Future[Arrays]]:
-        """Queues the calls of one request, names of signatures with their inputs, either all or none; see `submit`.
+        """Queues calls of one request, names of signatures with their inputs, either all or none; see `submit`.
 
         The limits of the queue apply only to the first call, because a single request may exceed them.
         """
         futures: list[Future[Arrays]] = []
-        is_first = True
         try:
             for name, inputs in calls:
                 futures.append(self.submit(loan, loan.model.signature(name), inputs, client_seconds, is_first))

@@ -141,8 +141,9 @@ class FieldCall:
         return groups
 
     def submit(self, calls: Iterable[SignatureCall]) -> list[Future[Arrays]]:
-        """Queues calls, either all or none; see `Core.submit`."""
-        futures = self._core.submit_all(self._loan, calls, self._end - time.monotonic())
+        """Queues calls, either all or none; see `Core.submit`. The queue always admits the second round of calls."""
+        is_first = not self._futures
+        futures = self._core.submit_all(self._loan, calls, self._end - time.monotonic(), is_first)
         self._futures += futures
         return futures
 
