@@ -24,7 +24,8 @@ json_strings() {
 
 # Passed in curl's --config, because all users of the machine can read the arguments of a process.
 credentials() {
-  [[ -z "${KEY_FILE:-}" ]] || printf 'header = "Authorization: Bearer %s"\n' "$(head -n 1 "$KEY_FILE")"
+  [[ -z "${KEY_FILE:-}" ]] || head -n 1 "$KEY_FILE" |
+    sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/header = "Authorization: Bearer &"/'
 }
 
 translate() {

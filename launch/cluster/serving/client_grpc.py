@@ -86,8 +86,10 @@ def main() -> int:
             stream.reconfigure(encoding="utf-8")
     metadata: list[tuple[str, str]] = []
     if flags.key_file:
-        key = pathlib.Path(flags.key_file).read_text("ascii").splitlines()[0].strip()
-        metadata.append(("authorization", f"Bearer {key}"))
+        keys = pathlib.Path(flags.key_file).read_text("ascii").split()
+        if not keys:
+            parser.error(f"--key_file={flags.key_file}: the file contains no key")
+        metadata.append(("authorization", f"Bearer {keys[0]}"))
     with connected(flags.server, flags.ca) as channel:
         service = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         lines = (line.rstrip("\r\n") for line in sys.stdin)
