@@ -4,7 +4,6 @@ Reference: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
 import base64
-import binascii
 import contextlib
 import itertools
 import json
@@ -28,6 +27,19 @@ _PIECE_CHARACTERS = 1 << 16  # minimum size of a piece of a response, except the
 _dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+def parse_json(body: bytes) -> Any:
+    """Parses a body as JSON; raises a `ServingError` if it is not JSON in UTF-8.
+
+    NaN and Infinity are allowed, as in TensorFlow Serving.
+    """
+    try:
+        return json.loads(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"JSON Parse error: {error}") from error
+
+
 def parse_body(body: bytes) -> dict[str, Any]:
     """Parses a request body.
 
@@ -35,13 +47,7 @@ def parse_body(body: bytes) -> dict[str, Any]:
         ServingError: the body is not a UTF-8 JSON object with either "instances" or "inputs", or its "signature_name"
             is not a string.
     """
-    try:
-        # NaN and Infinity are allowed, as in TensorFlow Serving.
-        call = json.loads(body.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
-    except (ValueError, RecursionError) as error:
-        raise invalid(f"JSON Parse error: {error}") from error
+    call = parse_json(body)
     if not isinstance(call, dict):
         raise invalid("the body must be a JSON object with 'instances' or 'inputs'")
     if ("instances" in call) == ("inputs" in call):
@@ -191,7 +197,7 @@ def _bytes(leaf: Any) -> bytes:
     if _is_bytes(leaf) and isinstance(leaf["b64"], str):
         try:
             return base64.b64decode(leaf["b64"], validate=True)
-        except (binascii.Error, ValueError) as error:
+        except ValueError as error:
             raise invalid(f"not valid base64: {error}") from error
     raise invalid(f"must be a string, got {quoted(leaf)}")
 

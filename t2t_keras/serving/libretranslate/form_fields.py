@@ -1,11 +1,11 @@
 """Reads the fields of requests in JSON and in the two encodings of HTML forms."""
 
-import json
 import re
 import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
+from t2t_keras.serving.http.json_tensors import parse_json
 from t2t_keras.serving.request_errors import invalid
 
 # Maximum number of fields of a form. LibreTranslate's forms have seven.
@@ -44,12 +44,7 @@ def read_fields(body: bytes, content_type: str, query: str) -> Mapping[str, Any]
 
 
 def _json_fields(body: bytes) -> Mapping[str, Any]:
-    try:
-        fields = json.loads(body.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise invalid(f"the body is not valid UTF-8: {error.reason} at byte {error.start}") from error
-    except (ValueError, RecursionError) as error:
-        raise invalid(f"JSON Parse error: {error}") from error
+    fields = parse_json(body)
     if not isinstance(fields, dict):
         raise invalid("Invalid JSON format: the body must be an object")
     return fields
@@ -60,7 +55,7 @@ def _url_fields(encoded: str) -> dict[bytes, bytes]:
     try:
         pairs = urllib.parse.parse_qsl(encoded, keep_blank_values=True, encoding="latin-1", max_num_fields=_MOST_FIELDS)
     except ValueError as error:
-        raise invalid(f"a form of more than {_MOST_FIELDS} fields") from error
+        raise invalid(f"the form has more than {_MOST_FIELDS} fields") from error
     return {name.encode("latin-1"): value.encode("latin-1") for name, value in pairs}
 
 
@@ -71,7 +66,7 @@ def _multipart_fields(body: bytes, content_type: str) -> dict[bytes, bytes]:
     delimiter = b"\r\n--" + match[1].strip().encode("latin-1")
     _, *parts = (b"\r\n" + body).split(delimiter, _MOST_FIELDS + 1)
     if len(parts) > _MOST_FIELDS:
-        raise invalid(f"a form of more than {_MOST_FIELDS} fields")
+        raise invalid(f"the form has more than {_MOST_FIELDS} fields")
     if not parts or not parts[-1].startswith(b"--"):
         raise invalid("the form is truncated: its last boundary is missing")
     fields = {}

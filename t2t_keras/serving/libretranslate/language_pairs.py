@@ -16,18 +16,13 @@ class LanguagePair:
         model: name of the model.
         source: code of the source language.
         target: code of the target language.
-        has_tags: whether the model translates in several directions, so that each source needs the tag of its target.
+        tag: symbol in front of each source, if the model translates in several directions; otherwise "".
     """
 
     model: str
     source: str
     target: str
-    has_tags: bool = False
-
-    @property
-    def tag(self) -> str:
-        """The symbol in front of the sources of the model, or ""."""
-        return f"<2{self.target}>" if self.has_tags else ""
+    tag: str = ""
 
     def source_text(self, text: str) -> str:
         """Returns a text as the model takes it: with the tag in front."""
@@ -91,9 +86,8 @@ def served_pairs(core: Core) -> LanguagePairs:
                 directions = about.get("directions")
                 languages = directions or [(about.get("source_language"), about.get("target_language"))]
                 if about.get("task", "translation") == "translation":
-                    has_tags = directions is not None
                     pairs += [
-                        LanguagePair(name, source, target, has_tags)
+                        LanguagePair(name, source, target, f"<2{target}>" if directions else "")
                         for source, target in languages
                         if source and target
                     ]

@@ -121,7 +121,7 @@ class TranslationApi:
     async def _read_fields(self, request: Request, call: Call) -> Mapping[str, Any]:
         """Reads the fields of a request, and checks its key."""
         body = await read_body(request, self._core.options.limits.max_body_bytes)
-        call.is_read()
+        call.restart_clock()
         kind = header(request.scope, b"content-type") or ""
         query = request.scope.get("query_string", b"").decode("latin-1")
         fields = await off_loop.run(len(body), read_fields, body, kind, query)
