@@ -48,7 +48,6 @@ _NORMALIZATIONS = get_args(get_type_hints(DecodeConfig)["length_normalization"])
 
 def main(argv: list[str]) -> None:
     """Compares the weights and the settings, and stores the best ones."""
-    del argv  # every setting is a flag
     run = Run(_MODEL_DIR.value)
     if run.exported:
         raise InputError(f"--model_dir={run.path} is an exported model; choose the search of its run, then export it")

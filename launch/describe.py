@@ -21,10 +21,12 @@ from . import program
 from .flag_groups import extensions
 from .flag_types import FOLDER, DEFINE_number, DEFINE_path
 
-_PRESET = flags.DEFINE_string("preset", "base", f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
+_PRESET = flags.DEFINE_string(
+    "preset", "base", f"Sizes of the model and training recipe: {', '.join(presets.PRESETS)}."
+)
 _MODEL_DIR = DEFINE_path("model_dir", None, "The directory of a run whose model is described instead.", FOLDER)
 _VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; default: the preset's.", PositiveInt)
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value.")
+_SET = flags.DEFINE_multi_string("set", [], "Overrides a setting: section.field=value.")
 _LENGTH = DEFINE_number("length", 32, "Tokens per sentence, for the cost of attention.", PositiveInt)
 _DEVICES = DEFINE_number("devices", 0, "Number of devices; adds the cost of training on them.", NonNegativeInt)
 _DEVICE = flags.DEFINE_enum("device", "a100", KINDS, "The kind of the devices; other flags override individual values.")

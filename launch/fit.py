@@ -54,15 +54,20 @@ _TARGET_LANGUAGE = flags.DEFINE_string("target_language", None, "Language code; 
 _OUTPUT = DEFINE_path("output", None, "Folder for all results.", NEW_FOLDER, required=True)
 _MINUTES_HELP = "Time for preparing and training, summed over all starts; scoring and exporting take extra time."
 _MINUTES = DEFINE_number("minutes", 60.0, _MINUTES_HELP, MINUTES)
-_PRESET = flags.DEFINE_string("preset", None, "Sizes and recipe; default: chosen.")
-_VOCAB_SIZE = DEFINE_number("vocab_size", None, "Entries of the vocabulary; default: chosen.", PositiveInt)
+_PRESET = flags.DEFINE_string("preset", None, "The preset; default: chosen by the amount of text and --minutes.")
+_VOCAB_SIZE = DEFINE_number(
+    "vocab_size", None, "Entries of the vocabulary; default: chosen by the amount of text and --minutes.", PositiveInt
+)
 _HELD_OUT_PAIRS = DEFINE_number(
-    "held_out_pairs", None, "Pairs in the validation set, and in the test set; default: chosen.", PositiveInt
+    "held_out_pairs",
+    None,
+    "Pairs in the validation set, and in the test set; default: chosen by the amount of text.",
+    PositiveInt,
 )
 _SET = flags.DEFINE_multi_string(
     "set",
     [],
-    f"section.field=value, overrides a choice; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
+    f"Overrides a choice: section.field=value; sections: model, train, decode; and {', '.join(_TEXT_SETTINGS)}.",
 )
 _LICENCE = flags.DEFINE_string("licence", "", "Licence of the text, for the model card.")
 _DOWNLOAD_DIR = DEFINE_path("download_dir", "downloads", "Folder for downloads; existing files are reused.", NEW_FOLDER)

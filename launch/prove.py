@@ -46,8 +46,8 @@ _CHECKS: dict[str, Callable[["TrainingChecks"], Result]] = {
     "peak": lambda checks: checks.peak(),
 }
 _NAMES = flags.DEFINE_list("checks", list(_CHECKS), f"The checks of training, any of: {', '.join(_CHECKS)}.")
-_PRESET = flags.DEFINE_string("preset", "tiny", "Sizes and recipe for devices, resume and jax.")
-_PEAK_PRESET = flags.DEFINE_string("peak_preset", "base", "Sizes and recipe for peak.")
+_PRESET = flags.DEFINE_string("preset", "tiny", "The preset for devices, resume and jax.")
+_PEAK_PRESET = flags.DEFINE_string("peak_preset", "base", "The preset for peak.")
 _UPDATES = DEFINE_number("updates", 20, "Number of updates whose losses are compared.", Annotated[int, at_least(2)])
 _TOLERANCE = DEFINE_number(
     "tolerance",
@@ -55,7 +55,9 @@ _TOLERANCE = DEFINE_number(
     "Largest relative difference of two losses; ten times as large for gradient norms.",
     Annotated[float, between(0, 1)],
 )
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value for all training runs; sections: model, train.")
+_SET = flags.DEFINE_multi_string(
+    "set", [], "Overrides a setting in all training runs: section.field=value; sections: model, train."
+)
 _SERVING = flags.DEFINE_string("serving", None, "HOST:PORT of the gRPC interface of a running server.")
 _SERVED_MODEL = flags.DEFINE_string(
     "served_model", None, "The name of the model on the server; default: the name of the folder --model_dir."
@@ -66,7 +68,6 @@ _INPUT = DEFINE_path("input", None, "With --serving: UTF-8 text to translate, on
 
 def main(argv: list[str]) -> None:
     """Runs the checks that the flags name."""
-    del argv  # every setting is a flag
     _check_flags()
     lines = _read_input() if _SERVING.value else []
     import tensorflow as tf

@@ -46,7 +46,7 @@ _WINNER = flags.DEFINE_string(
 )
 _STEPS = DEFINE_number("steps", None, "Updates of the first row; the other rows change in proportion.", PositiveInt)
 _SEEDS = DEFINE_number("seeds", None, "Number of seeds of the rows that have several; default: 2.", PositiveInt)
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value for every row.")
+_SET = flags.DEFINE_multi_string("set", [], "Overrides a setting in every row: section.field=value.")
 _ONLY = flags.DEFINE_list("only", [], "Names of rows, separated by commas; default: all.")
 _SHARD = flags.DEFINE_string("shard", "1/1", "I/N: the I-th of N parts of the rows, for N processes or machines.")
 _PLAN = flags.DEFINE_bool("plan", False, "Print the cost of each row, and train nothing.")

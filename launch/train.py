@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _DATA_DIR = DEFINE_path("data_dir", None, "Prepared data (launch.prepare_data); default: the run's data.", ANY)
 _MODEL_DIR = DEFINE_path("model_dir", None, "The directory of a new or existing run.", NEW_FOLDER, required=True)
-_PRESET = flags.DEFINE_string("preset", None, f"Sizes and recipe: {', '.join(presets.PRESETS)}.")
+_PRESET = flags.DEFINE_string("preset", None, f"Sizes of the model and training recipe: {', '.join(presets.PRESETS)}.")
 _INIT_FROM = DEFINE_path(
     "init_from",
     None,
@@ -42,7 +42,7 @@ _INIT_FROM = DEFINE_path(
     "other flags, the new run also has its settings and data.",
     ANY,
 )
-_SET = flags.DEFINE_multi_string("set", [], "section.field=value; sections: model, train, decode.")
+_SET = flags.DEFINE_multi_string("set", [], "Overrides a setting: section.field=value; sections: model, train, decode.")
 _STRATEGY = flags.DEFINE_enum("strategy", "auto", cluster.STRATEGIES, "The devices to train on.")
 _CLUSTER = flags.DEFINE_enum("cluster", "auto", cluster.NAMES, "The source of the addresses of several machines.")
 _REPLICAS = DEFINE_number(
@@ -60,7 +60,6 @@ _WORKER_LOST = 75  # the exit status that means "try again" (EX_TEMPFAIL)
 
 def main(argv: list[str]) -> None:
     """Trains the run that the flags describe."""
-    del argv  # every setting is a flag
     try:
         outcome = _train(Run(_MODEL_DIR.value))
     except WorkerLostError as error:

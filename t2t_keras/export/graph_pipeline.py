@@ -330,7 +330,7 @@ class Pipeline:
         `constraints` are int32 [sentences, constraints, phrases, length]; see `Goal`.
         """
         sizes = *tf.unstack(tf.shape(constraints)), longest(self.output_limits(sentences))
-        with tf.control_dependencies([assert_size("progress with constraints", self.config.beam_size, *sizes)]):
+        with tf.control_dependencies([assert_size("constraints of all hypotheses", self.config.beam_size, *sizes)]):
             constraints = tf.identity(constraints)
         return self.search_restricted(sentences, constraints=constraints)
 

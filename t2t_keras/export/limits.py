@@ -53,7 +53,7 @@ def assert_size(subject: str, *dimensions: int | tf.Tensor) -> tf.Operation:
     """
     shape = tf.stack([tf.cast(size, tf.int64) for size in dimensions])
     message = tf.strings.format(
-        f"{subject} would be of shape {{}}, which is more than {MAX_ELEMENTS} elements: send fewer or shorter lines",
+        f"{subject} would have the shape {{}}, which is more than {MAX_ELEMENTS} elements: send fewer or shorter lines",
         shape,
         summarize=-1,
     )

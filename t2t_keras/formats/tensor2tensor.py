@@ -212,7 +212,7 @@ def _languages(
         if match := _PROBLEM.search(name):
             return (match[2], match[1]) if match[3] else (match[1], match[2])
     raise InputError(
-        f"{folder} does not name its languages: no name is like translate_ende_wmt32k; give "
+        f"{folder} does not name its languages: no name has the form translate_ende_wmt32k; give "
         "--source_language and --target_language"
     )
 

@@ -20,7 +20,7 @@ def check_combination(
 ) -> None:
     """Raises an `InputError` if these settings, or an engine with these `options`, do not allow a glossary."""
     if "constraints" not in options:
-        raise InputError("a glossary: not supported by this engine; use --engine=tensorflow")
+        raise InputError("this engine does not support glossaries; use --engine=tensorflow")
     for name, off in (("sampling", False), ("num_groups", 1)):
         if (value := getattr(config, name)) != off:
             raise InputError(f"a glossary cannot be combined with decode.{name}={str(value).lower()}")

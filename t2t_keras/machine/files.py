@@ -139,7 +139,7 @@ def read_json(path: Path, convert: Callable[[Any], Any] = lambda values: values,
         return convert(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{path} is damaged: {error!r}{advice}") from error
 
 

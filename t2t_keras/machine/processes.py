@@ -149,8 +149,8 @@ def _run_pool(
         pool.shutdown()
     except BrokenProcessPool as error:
         raise InputError(
-            f"one of {processes} processes was killed, perhaps for lack of memory: use fewer (--processes) or smaller "
-            "shards (--shard_pairs)"
+            f"one of {processes} processes was killed, perhaps because memory ran out: use fewer (--processes), or "
+            "smaller shards (--shard_pairs)"
         ) from error
     finally:
         writer.close()

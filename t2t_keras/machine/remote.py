@@ -119,7 +119,7 @@ class Mirror:
                 self._base = files
                 return
             if number is not None or self._find_newest()[0] == state_number:  # else another process just replaced it
-                raise InputError(f"{self.url}/{failure} is part of the newest state, but is missing or damaged")
+                raise InputError(f"{self.url}/{failure} belongs to state {state_number}, but is missing or damaged")
 
     def _fetch(self, files: dict[str, _File], names: set[str]) -> str:
         """Downloads missing files and removes unwanted ones.
@@ -164,7 +164,9 @@ class Mirror:
             def merge(document: dict[str, Any]) -> dict[str, Any]:
                 published = {name: _File(*values) for name, values in self._check_lease(document)["files"].items()}
                 if exclusive and published not in (self._base, files):  # equals `files` if a request was repeated
-                    raise InputError(f"{self.url}: another process published there meanwhile; its state is kept")
+                    raise InputError(
+                        f"{self.url}: another process has published there in the meantime; its state is kept"
+                    )
                 old_objects.clear()
                 old_objects.update(file.object_name(name) for name, file in published.items())
                 return {**document, "files": {name: published[name] for name in published.keys() - deletions} | changes}
@@ -287,7 +289,7 @@ class Mirror:
         lease = document["lease"]
         if self._token and (lease or {}).get("token") != self._token:
             holder = lease["holder"] if lease else "another process, which has ended"
-            raise LeaseLostError(f"{self.url} was taken over by {holder}; this training publishes nothing more there")
+            raise LeaseLostError(f"{self.url} was taken over by {holder}; this training run no longer publishes there")
         return document
 
     def _find_newest(self) -> tuple[int, dict[str, Any]]:
@@ -430,7 +432,7 @@ def _silence(lease: dict[str, Any]) -> float:
 
 
 def _holder(lease: dict[str, Any]) -> str:
-    return f"by {lease['holder']}, last heard of {_silence(lease):.0f} s ago"
+    return f"by {lease['holder']}, last heard from {_silence(lease):.0f} s ago"
 
 
 def _free_slot(url: str) -> Path:

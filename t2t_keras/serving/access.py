@@ -46,11 +46,13 @@ class ApiKeys:
         for number, key in enumerate(keys, start=1):
             # The message does not show the line, because it may be a mistyped key.
             if not re.fullmatch(rb"[!-~]*", key):
-                raise InputError(f"{path}, line {number}: a key must be visible ASCII characters without spaces")
+                raise InputError(
+                    f"{path}, line {number}: a key must consist of visible ASCII characters, without spaces"
+                )
         # Digests have equal lengths, so the time of a comparison does not reveal the length of a key.
         self._digests = [_digest(key) for key in keys if key]
         if not self._digests:
-            raise InputError(f"{path}: no key")
+            raise InputError(f"{path} contains no key")
 
     def accepts_header(self, authorization: str) -> bool:
         """Returns whether an `Authorization` header is "Bearer KEY" with an accepted key, in constant time."""

@@ -104,7 +104,7 @@ class BoundedProtocol(H11Protocol):
             return ""
         if any(ipaddress.ip_address(client) in ipaddress.ip_network(gateway) for gateway in self._gateways):
             return ""
-        return f"too many connections of {client}: the limit is {share}, half of max_connections={limit}"
+        return f"too many connections from {client}: the limit is {share}, half of max_connections={limit}"
 
     def _address(self) -> str:
         """Returns the client's address, without the prefix of IPv4 addresses on IPv6 sockets."""

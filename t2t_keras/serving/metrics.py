@@ -41,7 +41,7 @@ class Call:
         self.model = self.signature = _UNKNOWN
         self.start = time.monotonic()
 
-    def is_read(self) -> None:
+    def restart_clock(self) -> None:
         """Restarts the clock, so that the latency excludes the time that the client takes to send its request."""
         self.start = time.monotonic()
 

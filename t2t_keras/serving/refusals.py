@@ -54,7 +54,13 @@ class Refusals:
             if now - self._last_reports.get(kind, -_SILENT_SECONDS) < _SILENT_SECONDS:
                 return
             self._last_reports[kind], number = now, self._num_unreported.pop(kind)
-        _LOG.warning("refused over %s: %d, the last one from %s; reason: %s", interface, number, client, reason.value)
+        _LOG.warning(
+            "%s: refused %d connections or requests, the last from %s; reason: %s",
+            interface,
+            number,
+            client,
+            reason.value,
+        )
 
     @contextlib.contextmanager
     def counted(self, interface: str, client: str) -> Iterator[None]:

@@ -165,7 +165,8 @@ class Model:
         for name, array in outputs.items():
             if array.dtype.kind == "f" and np.isnan(array).any():
                 raise ServingError(
-                    Code.DATA_LOSS, f"the output {name!r} of {SERVING_DEFAULT!r} is not a number: damaged weights?"
+                    Code.DATA_LOSS,
+                    f"the output {name!r} of {SERVING_DEFAULT!r} contains NaN; the weights may be damaged",
                 )
 
     def _run_record(self, record: bytes) -> None:

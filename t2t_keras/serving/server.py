@@ -171,7 +171,7 @@ class Server:
                 port = server.add_insecure_port(address)
         except RuntimeError as error:
             keys = ", or the certificate does not match the key" if self._options.tls_certificate else ""
-            raise OSError(f"cannot listen at {address}{keys}: {error}") from error
+            raise OSError(f"cannot listen on {address}{keys}: {error}") from error
         self.grpc_address = _address(self._options.host, port)
         return server
 
@@ -212,7 +212,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
-        raise OSError(f"cannot listen at {_address(host, port)}: {error.strerror or error}") from error
+        raise OSError(f"cannot listen on {_address(host, port)}: {error.strerror or error}") from error
     # Inherited by connections. Without it, the body of a response waits up to 40 ms until the client acknowledges the
     # head.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -169,14 +169,14 @@ def test_an_error_affects_only_its_own_request(served):
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("attention_too_large", r"attention would be of shape \[256 \d+ \d+\], which is more than 8388608 elements"),
+        ("attention_too_large", r"attention would have the shape \[256 \d+ \d+\], which is more than 8388608 elements"),
         (
             "views_too_large",
-            r"attention of all layers would be of shape \[1 10 \d+ \d+\], which is more than 8388608",
+            r"attention of all layers would have the shape \[1 10 \d+ \d+\], which is more than 8388608",
         ),
         ("source_too_long", "source_ids has a line of more than 1024 tokens, including the end symbol: too long"),
-        ("too_many_translations", r"translations would be of shape \[150\d+ 3 \d+\], which is more than 8388608"),
-        ("too_many_ids", r"token ids would be of shape \[100000 \d+\], which is more than 8388608 elements"),
+        ("too_many_translations", r"translations would have the shape \[150\d+ 3 \d+\], which is more than 8388608"),
+        ("too_many_ids", r"token ids would have the shape \[100000 \d+\], which is more than 8388608 elements"),
     ],
 )
 def test_a_request_that_exceeds_the_memory_limit_is_rejected_early(served_with_memory, name, message):

@@ -156,7 +156,7 @@ def test_logits_equal_the_reference(tmp_path, choices):
 
 
 DAMAGES = {
-    "none": (lambda folder: (folder / "model.pt").unlink(), r"must have one file \*.pt, but has 0"),
+    "none": (lambda folder: (folder / "model.pt").unlink(), r"must contain exactly one file \*.pt, but contains 0"),
     "dictionary": (
         lambda folder: (folder / "dict.de.txt").write_text("a"),
         "dict.de.txt, line 1: expected 'symbol",

@@ -203,7 +203,7 @@ def test_unsupported_networks_are_rejected(tmp_path, settings, message):
 
 
 DAMAGES = {
-    "none": (lambda folder: (folder / "model.npz").unlink(), r"must have one file \*.npz, but has 0"),
+    "none": (lambda folder: (folder / "model.npz").unlink(), r"must contain exactly one file \*.npz, but contains 0"),
     "cut": (
         lambda folder: (folder / "model.npz").write_bytes(b"PK12"),
         "model.npz cannot be read as .npz: it is not an archive, or is truncated",

@@ -213,7 +213,7 @@ def change_settings(folder, **settings):
 DAMAGES = {
     "none": (
         lambda folder: [path.unlink() for path in folder.glob("*.index")],
-        r"must have one file \*.index, but has 0",
+        r"must contain exactly one file \*.index, but contains 0",
     ),
     "no_settings": (lambda folder: (folder / "hparams.json").unlink(), "hparams.json: cannot be read"),
     "one_direction": (
@@ -234,7 +234,7 @@ DAMAGES = {
     ),
     "no_vocabulary": (
         lambda folder: [path.unlink() for path in folder.glob("vocab.*")],
-        r"must have one file vocab.\*, but has 0",
+        r"must contain exactly one file vocab.\*, but contains 0",
     ),
     "larger": (
         lambda folder: [path.write_text(path.read_text() + "'x'\n" * 30) for path in folder.glob("vocab.*")],

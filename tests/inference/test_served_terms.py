@@ -102,7 +102,7 @@ def test_signatures_of_an_export(tmp_path):
     assert second_calls and any(use.is_forced for one in expected for use in one.terms)
     inputs = {name: np.repeat(value[:1], 64, axis=0) for name, value in second_calls[0].items()}
     many = np.resize(inputs["constraints"], (64, 90, 20, 9))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="progress with constraints would be of shape"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="constraints of all hypotheses would have the shape"):
         call_signature("constrained")(**{**inputs, "constraints": many})
 
 

@@ -137,7 +137,7 @@ def test_concurrent_preparation_publishes_one_result(empty_url):
             for name, text in texts.items():
                 (folder / name).write_text(text, encoding="utf-8")
         stack.pop_all()
-    expected_error = f"^{empty_url}: another process published there meanwhile; its state is kept$"
+    expected_error = f"^{empty_url}: another process has published there in the meantime; its state is kept$"
     for context, refused in zip(contexts, (False, True, False), strict=True):
         with pytest.raises(InputError, match=expected_error) if refused else contextlib.nullcontext():
             context.__exit__(None, None, None)

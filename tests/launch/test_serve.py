@@ -258,9 +258,9 @@ def refusals(export_dir, tmp_path_factory):
         ("no_tls", ["--tls_certificate=/nowhere/chain.pem: no such file"]),
         ("keys", ["--api_key_file=/nowhere/keys: no such file"]),
         ("bytes", ["max_body_bytes", "0"]),
-        ("rest_taken", ["cannot listen at 127.0.0.1:"]),
-        ("grpc_taken", ["cannot listen at 127.0.0.1:"]),
-        ("host", ["cannot listen at 256.1.1.1:0"]),
+        ("rest_taken", ["cannot listen on 127.0.0.1:"]),
+        ("grpc_taken", ["cannot listen on 127.0.0.1:"]),
+        ("host", ["cannot listen on 256.1.1.1:0"]),
     ],
 )
 def test_errors(refusals, name, words):

@@ -218,7 +218,7 @@ def test_a_missing_or_damaged_file_of_the_state_is_an_error(memory, damage):
     if damage != "missing":
         memory.pipe_file(name, b"1234" if damage == "half" else b"12345679")
     reader = Mirror(URL)
-    with pytest.raises(InputError, match=f"^{URL}/weights is part of the newest state, but is missing or damaged$"):
+    with pytest.raises(InputError, match=f"^{URL}/weights belongs to state [0-9]+, but is missing or damaged$"):
         reader.fetch()
     assert contents(reader) == {}
 
@@ -249,7 +249,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_file(monkeypatch, tmp_pat
     assert contents(reader) == {}
 
 
-HOLDER = f"by process {os.getpid()} on .+, last heard of [0-9]+ s ago"
+HOLDER = f"by process {os.getpid()} on .+, last heard from [0-9]+ s ago"
 WAITING = f"{URL} is or was being trained {HOLDER}: waiting for a renewal of its lease, [0-9]+ s at most"
 
 
@@ -301,7 +301,7 @@ def test_a_state_is_fetched_by_its_number(memory):
     assert (number, Mirror(URL).number) == (1, 2)
     reader.fetch(lambda names: ["b"], number)
     assert contents(reader) == {"b": "1"}
-    with pytest.raises(InputError, match=f"^{URL}/a is part of the newest state, but is missing or damaged$"):
+    with pytest.raises(InputError, match=f"^{URL}/a belongs to state [0-9]+, but is missing or damaged$"):
         reader.fetch(number=number)
     with pytest.raises(InputError, match=f"^{URL}/state/000000000007.json no longer exists; try again$"):
         reader.fetch(number=7)

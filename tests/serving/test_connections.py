@@ -207,7 +207,7 @@ def test_idle_connections_of_one_client_do_not_block_other_clients(address, monk
             with connect(address) as connection:
                 assert (
                     read_error(connection)
-                    == "too many connections of 127.0.0.1: the limit is 4, half of max_connections=8"
+                    == "too many connections from 127.0.0.1: the limit is 4, half of max_connections=8"
                 )
         with connect(address, "127.0.0.2") as other:
             assert b" 200 OK" in get(other)
@@ -331,7 +331,7 @@ def test_gateways_may_use_all_connections(start_server, gateway, taken):
         for _ in range(taken):
             assert b" 200 OK" in get(stack.enter_context(connect(address)), b"server.json")
         error = read_error(stack.enter_context(connect(address)))
-        assert error.startswith("too many connections: " if taken == 6 else "too many connections of 127.0.0.1: ")
+        assert error.startswith("too many connections: " if taken == 6 else "too many connections from 127.0.0.1: ")
 
 
 def test_grpc_connections_without_a_handshake_are_closed(start_server, monkeypatch):

@@ -83,7 +83,10 @@ def test_rest_refusals_are_counted_and_logged(refusing_server, rest, caplog):
     assert refusals_by_reason.pop(("rest", "connections")) >= 1
     assert refusals_by_reason == {("rest", "key"): 1, ("rest", "host"): 1, ("rest", "model"): 2, ("rest", "request"): 4}
     lines = [record.getMessage() for record in caplog.records if record.name == refusals.__name__]
-    assert "refused over rest: 1, the last one from 127.0.0.1; reason: no valid key" in lines and len(lines) == 5
+    assert (
+        "rest: refused 1 connections or requests, the last from 127.0.0.1; reason: no valid key" in lines
+        and len(lines) == 5
+    )
 
 
 def test_grpc_refusals_are_counted_and_logged(refusing_server, rpc, caplog):
@@ -95,7 +98,7 @@ def test_grpc_refusals_are_counted_and_logged(refusing_server, rpc, caplog):
     assert rpc("/nothing.Like/That", b"", key) == "UNIMPLEMENTED"
     assert counts(refusing_server) == {("grpc", "key"): 1, ("grpc", "model"): 2, ("grpc", "request"): 2}
     lines = [record.getMessage() for record in caplog.records if record.name == refusals.__name__]
-    assert len(lines) == 3 and lines[0].startswith("refused over grpc: 1, the last one from ipv4:127.0")
+    assert len(lines) == 3 and lines[0].startswith("grpc: refused 1 connections or requests, the last from ipv4:127.0")
 
 
 def test_clients_cannot_add_labels_or_log_lines(refusing_server, rest, rpc, caplog, monkeypatch):
@@ -111,4 +114,4 @@ def test_clients_cannot_add_labels_or_log_lines(refusing_server, rest, rpc, capl
     monkeypatch.setattr(refusals, "_SILENT_SECONDS", 0.0)
     assert rest("/") == 401
     last = caplog.records[-1].getMessage()
-    assert last == "refused over rest: 100, the last one from 127.0.0.1; reason: no valid key"
+    assert last == "rest: refused 100 connections or requests, the last from 127.0.0.1; reason: no valid key"

@@ -33,7 +33,7 @@ class Scores(tf.Module):
 def test_versions_whose_output_is_not_a_number_are_refused(tmp_path):
     module = Scores()
     tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.score})
-    with pytest.raises(ServingError, match="'score' of 'serving_default' is not a number: damaged weights"):
+    with pytest.raises(ServingError, match="'score' of 'serving_default' contains NaN; the weights"):
         Loader()(tmp_path, 1)
 
 

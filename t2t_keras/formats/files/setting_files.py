@@ -23,7 +23,7 @@ def read_json(path: Path) -> dict[str, Any]:
     contents = read_bytes(path)
     try:
         values = json.loads(contents.decode("utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"{path} must contain a JSON object, got {type(values).__name__}")
@@ -54,7 +54,7 @@ def only_file(folder: Path, pattern: str) -> Path:
     """
     fitting = sorted(folder.glob(pattern))
     if len(fitting) != 1:
-        raise InputError(f"{folder} must have one file {pattern}, but has {len(fitting)}")
+        raise InputError(f"{folder} must contain exactly one file {pattern}, but contains {len(fitting)}")
     return fitting[0]
 
 

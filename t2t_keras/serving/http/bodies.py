@@ -44,7 +44,7 @@ def _inflate(body: bytes, limit: int) -> bytes:
     except zlib.error as error:
         raise invalid(f"the body is not valid gzip: {error}") from error
     if len(content) > limit:
-        raise TooLarge(f"a body of more than {limit} bytes after decompression: the limit is max_body_bytes={limit}")
+        raise TooLarge(f"the body has more than {limit} bytes after decompression: the limit is max_body_bytes={limit}")
     if not inflater.eof:
         raise invalid("the body is not valid gzip: it is truncated")
     if inflater.unused_data:
@@ -70,10 +70,12 @@ async def _raw_body(request: Request, limit: int) -> bytes:
                     if size <= limit:
                         parts.append(part)
         except TimeoutError:
-            raise ServingError(Code.DEADLINE_EXCEEDED, f"no body within {_READ_SECONDS:.0f} s") from None
+            raise ServingError(
+                Code.DEADLINE_EXCEEDED, f"the body did not arrive within {_READ_SECONDS:.0f} s"
+            ) from None
     if size > limit or is_too_large:
         body_size = content_length or f"more than {limit}"
-        raise TooLarge(f"a body of {body_size} bytes: the limit is max_body_bytes={limit}")
+        raise TooLarge(f"the body has {body_size} bytes: the limit is max_body_bytes={limit}")
     return b"".join(parts)
 
 

@@ -195,7 +195,7 @@ class _Rest:
             if target.method != "predict":
                 raise ServingError(Code.UNIMPLEMENTED, f"{target.method} is not supported, only predict")
             body = await read_body(request, self._core.options.limits.max_body_bytes)
-            call.is_read()
+            call.restart_clock()
             begin = functools.partial(self._begin, call, target, body)
             queued, by_row = await off_loop.run(self._work(body), begin, give_up=lambda begun: begun[0].give_up())
             outputs = await wait_for_outputs(request, queued.result())
@@ -208,7 +208,7 @@ class _Rest:
             if self._core.models.get(target.name):
                 call.model = target.name
             body = await read_body(request, self._core.options.limits.max_body_bytes)
-            call.is_read()
+            call.restart_clock()
             begin = functools.partial(self._begin_stream, call, target, body)
             stream, by_row = await off_loop.run(self._work(body), begin, give_up=lambda begun: begun[0].close())
             ends.callback(stream.close)

@@ -153,7 +153,6 @@ function drawAnswer(frame, sentence, output) {
   const escaped = (output ?? "").replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
   const found = output ? paragraph.match(new RegExp(escaped, "iu")) : null;
   const text = document.createElement("p");
-  text.className = "answer";
   text.dir = "auto";
   if (!found) text.textContent = paragraph;
   else {

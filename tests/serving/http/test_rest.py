@@ -263,7 +263,7 @@ def test_body_larger_than_the_limit(client, chunked):
     response = client.post(f"{MODEL}:predict", content=content)
     assert response.status_code == 413
     size = "more than 20000" if chunked else "10000000"
-    assert response.json() == {"error": f"a body of {size} bytes: the limit is max_body_bytes=20000"}
+    assert response.json() == {"error": f"the body has {size} bytes: the limit is max_body_bytes=20000"}
     assert predict(client, {"instances": ["a"]}).status_code == 200
 
 
