@@ -41,7 +41,7 @@ NATURAL, FIXED = "natural", "fixed"
 # Limit of a natural output: more than any sentence needs, because not all engines count the end symbol.
 MAX_FREE_TOKENS = 200
 _LARGEST_SCORE_ERROR = 1e-4  # of a log-probability; rounding in float32 causes about 5e-6
-_LEAST_SAME = 0.9  # share of greedy outputs; rounding decides between equally likely tokens
+_MIN_SAME = 0.9  # share of greedy outputs; rounding decides between equally likely tokens
 
 
 class Bench:
@@ -117,9 +117,7 @@ def check_engines(bench: Bench, engines: Sequence[str]) -> list[str]:
             print(
                 f"{engine}: {same} of {count} greedy outputs are ours, log-probabilities differ by {error:.1e} at most"
             )
-        if engine.removesuffix(WITH_MKL) not in ROUNDED and (
-            error > _LARGEST_SCORE_ERROR or same < _LEAST_SAME * count
-        ):
+        if engine.removesuffix(WITH_MKL) not in ROUNDED and (error > _LARGEST_SCORE_ERROR or same < _MIN_SAME * count):
             raise RuntimeError(f"{engine} does not compute our model")
         valid.append(engine)
         print(f"{engine}: {about['versions']}", flush=True)

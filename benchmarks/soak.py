@@ -35,15 +35,15 @@ from benchmarks.turns import number
 # The outputs of these signatures depend only on their row; those of the others are padded to the widest row.
 _BY_ROW = ("serving_default", "nbest", "score", "sample", "alternatives")
 _WHOLE = ("align", "attention", "tokens", "constrained")
-_MOST_LINES = {"attention": 4}  # per request; the server refuses more of these lines
+_MAX_LINES = {"attention": 4}  # per request; the server refuses more of these lines
 _LARGEST = 16  # number of texts of a whole request
-_MOST_LETTERS = 60  # in a text that is translated with a prefix, which must be one part
+_MAX_LETTERS = 60  # in a text that is translated with a prefix, which must be one part
 _ASKERS = 5
 _CACHE_BYTES = 200_000
 _VERSION_SECONDS = 120
 _SAMPLE_SECONDS = 5
 _FIRST_MINUTES = 5
-_MOST_GROWTH = 1.1
+_MAX_GROWTH = 1.1
 _UNANSWERED = ("hung up", "slow reader: gave up")  # outcomes of clients that do not wait for an answer
 
 Request = tuple[str, dict[str, list]]
@@ -73,7 +73,7 @@ class Known:
         for at in range(0, len(sentences) - _LARGEST, 3):
             name = _WHOLE[at // 3 % len(_WHOLE)]
             if name in signatures:
-                count = min((1, 2, 4, _LARGEST)[at // 9 % 4], _MOST_LINES.get(name, _LARGEST))
+                count = min((1, 2, 4, _LARGEST)[at // 9 % 4], _MAX_LINES.get(name, _LARGEST))
                 requests.append((name, _inputs(name, sentences[at : at + count], at)))
         whole = [(request, ask_rest(server.rest, *request)) for request in requests]
         documents = [_marked(sentences[at : at + 3], at) for at in range(0, len(sentences) - 2, 5)]
@@ -104,7 +104,7 @@ def _prefixed(inputs: Sequence[dict[str, list]], translations: Sequence[str]) ->
     prefixed = []
     for at, (some, translation) in enumerate(zip(inputs, translations, strict=True)):
         words = translation.split(" ")
-        if len(some["text"][0]) <= _MOST_LETTERS:
+        if len(some["text"][0]) <= _MAX_LETTERS:
             prefixed.append({**some, "prefix": [" ".join(words[: at % len(words)])]})
     return prefixed
 
@@ -361,7 +361,7 @@ def main() -> int:
         f"{first / 2**20:.0f} MiB after {_FIRST_MINUTES} minutes, {last / 2**20:.0f} MiB at the end, {last / first:.3f}"
     )
     missing = [name for name in load.counts if not name.endswith(": right") and name not in _UNANSWERED]
-    return int(bool(missing or status or "Traceback" in log or last > _MOST_GROWTH * first))
+    return int(bool(missing or status or "Traceback" in log or last > _MAX_GROWTH * first))
 
 
 def _enough(text: str) -> float:

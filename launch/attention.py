@@ -103,7 +103,7 @@ def _explain(translator: "Translator") -> "Explanation":
 
 def _views(explanation: "Explanation") -> "dict[Kind, View]":
     """Returns the attention of the requested kinds, or of all kinds of the model."""
-    from t2t_keras.pictures.attention import MOST_TOKENS
+    from t2t_keras.pictures.attention import MAX_TOKENS
 
     views = {kind: explanation.view(kind) for kind in _KINDS}
     available = [kind for kind in _KINDS if len(views[kind].weights)]
@@ -117,8 +117,8 @@ def _views(explanation: "Explanation") -> "dict[Kind, View]":
     if _QUERY.value is None:
         return {kind: views[kind] for kind in selection}
     matches = {kind: views[kind] for kind in selection if places_of(_QUERY.value, views[kind].queries)}
-    if matches and all(min(places_of(_QUERY.value, view.queries)) >= MOST_TOKENS for view in matches.values()):
-        raise InputError(f"--query={_QUERY.value} is not among the first {MOST_TOKENS} tokens, which pictures show")
+    if matches and all(min(places_of(_QUERY.value, view.queries)) >= MAX_TOKENS for view in matches.values()):
+        raise InputError(f"--query={_QUERY.value} is not among the first {MAX_TOKENS} tokens, which pictures show")
     if not matches:
         words = list(dict.fromkeys(word for kind in selection for word in readable(views[kind].queries)))
         raise InputError(f"--query={_QUERY.value} is not a word of the sentence; its pieces: {' '.join(words)}")

@@ -25,7 +25,7 @@ _PROGRAMS = ROOT / "docs/programs"  # pages that are generated for the site, and
 # indentation.
 _FLAG = re.compile(r" {2}(-\S+(?:, -\S+)?)(?: +(.*))?")
 # The maximum for the arguments of a class of settings.
-_MOST_CHARACTERS = 400
+_MAX_CHARACTERS = 400
 # Modules of programs whose flags were removed. absl remembers some modules by their address, which must not be reused.
 _removed: list[Any] = []
 
@@ -149,7 +149,7 @@ def _own_arguments(
         arguments = stringify_signature(
             signature(documented.__init__, bound_method=True), show_return_annotation=False, unqualified_typehints=True
         )
-    if kind == "class" and is_dataclass(documented) and len(arguments or "") > _MOST_CHARACTERS:
+    if kind == "class" and is_dataclass(documented) and len(arguments or "") > _MAX_CHARACTERS:
         arguments = ""
     return arguments, returned
 

@@ -12,7 +12,7 @@ from typing import Literal
 from t2t_keras.machine.processor import processor
 
 _PACKAGES = ("tensorflow", "tensorflow-tpu", "keras", "jax")
-_MOST_CHARACTERS = 400  # in a cell, because the error of a library can have many lines
+_MAX_CHARACTERS = 400  # in a cell, because the error of a library can have many lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,4 +59,4 @@ def _versions() -> str:
 
 def _cell(text: str) -> str:
     line = " ".join(text.split()).replace("|", "\\|")
-    return line if len(line) <= _MOST_CHARACTERS else f"{line[:_MOST_CHARACTERS]}..."
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."

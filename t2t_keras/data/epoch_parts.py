@@ -12,7 +12,7 @@ from t2t_keras.errors import InputError
 # Largest part. Planning it takes a few seconds and about 1 GB of memory.
 PART_PAIRS = 1 << 24
 # Largest weighted pass. All its rows are in memory, for a moment twice: 16 GB.
-_MOST_WEIGHTED_PAIRS = 10**9
+_MAX_WEIGHTED_PAIRS = 10**9
 _BLOCK_PAIRS = 1 << 12
 # First values of the random counters, far from those of `plan_epoch`, which may use the same key.
 _COUNTER = 1 << 192
@@ -48,11 +48,11 @@ def weighted_rows(sizes: Sequence[int], weights: Sequence[float], seed: int, who
 def pass_size(sizes: Sequence[int], weights: Sequence[float]) -> int:
     """Returns the number of `weighted_rows` in each pass; raises an `InputError` if there are none or too many."""
     pairs = sum(int(weight) * size + _num_repeats(size, weight) for size, weight in zip(sizes, weights, strict=True))
-    if not 1 <= pairs <= _MOST_WEIGHTED_PAIRS:
+    if not 1 <= pairs <= _MAX_WEIGHTED_PAIRS:
         values = ",".join(f"{weight:g}" for weight in weights)
         raise InputError(
             f"train.corpus_weights={values} makes a pass of {pairs:,} pairs; it must have 1 to "
-            f"{_MOST_WEIGHTED_PAIRS:,}; divide or multiply all weights by the same number"
+            f"{_MAX_WEIGHTED_PAIRS:,}; divide or multiply all weights by the same number"
         )
     return pairs
 

@@ -34,7 +34,7 @@ from t2t_keras.tasks.registry import task
 _QUARTERS = 4
 _FACTORS = 9
 _PAIRS_PER_OVERLONG = 10_000
-_LEAST_MARGIN = 5
+_MIN_MARGIN = 5
 
 _SETTINGS = ("max_length_factor", "max_length_offset")  # fields of `DecodeConfig`
 
@@ -68,7 +68,7 @@ class _LengthCounts:
         counts = np.cumsum(self.pairs[longest_first])  # --> [kinds], number of pairs that need as much or more
         total = int(counts[-1])
         shortfall = shortfalls[longest_first[np.searchsorted(counts, total // _PAIRS_PER_OVERLONG, side="right")]]
-        margin = max(_LEAST_MARGIN, int(np.dot(self.targets, self.pairs)) / total / 3)
+        margin = max(_MIN_MARGIN, int(np.dot(self.targets, self.pairs)) / total / 3)
         scarcity = max(0.0, math.log10(_PAIRS_PER_OVERLONG / total))
         return max(0, int(shortfall)) + math.ceil(margin * (1 + 2 * scarcity))
 

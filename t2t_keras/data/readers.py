@@ -22,7 +22,7 @@ from t2t_keras.data.sources.parallel_files import ParallelFiles
 from t2t_keras.errors import InputError
 from t2t_keras.text.language_codes import Languages, best_match, language_of_name
 
-_MOST_NAMES = 10  # of the files of an archive, in messages
+_MAX_NAMES = 10  # of the files of an archive, in messages
 
 
 class PairReader(Protocol):
@@ -107,7 +107,7 @@ def read_zip(file: BinaryIO, place: str, languages: Languages) -> Iterator[Pair]
             return
         with_pairs = [(name, form.pairs) for name in names if (form := _format_of_name(name)) and form.pairs]
         if any(sides) or len(with_pairs) != 1 or with_pairs[0][1] is read_zip:
-            listing = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+            listing = ", ".join(names[:_MAX_NAMES]) + (", ..." if len(names) > _MAX_NAMES else "")
             raise InputError(
                 f"{place}: expected one file that ends in .{languages.source} and one in .{languages.target}, or one "
                 f"file with both sides; it contains {listing or 'no files'}"

@@ -17,7 +17,7 @@ from t2t_keras.text.language_codes import Languages, best_match
 
 _PART_BYTES = 1 << 16
 _DEEPEST = 100  # nested elements
-_MOST_CODES = 20  # of languages, in messages
+_MAX_CODES = 20  # of languages, in messages
 
 # Inline elements whose content is markup of the original document, not text.
 _CODES = {"bpt", "ept", "ph", "it", "ut", "x", "bx", "ex", "sc", "ec", "cp", "byte", "sub"}
@@ -130,7 +130,7 @@ def _paired_by_language(units: Iterable[Mapping[str, str]], place: str, language
             has_pairs = True
             yield texts[source], texts[target]
     if not has_pairs:
-        present = ", ".join(code for code, _ in codes.most_common(_MOST_CODES)) or "no text"
+        present = ", ".join(code for code, _ in codes.most_common(_MAX_CODES)) or "no text"
         raise InputError(
             f"{place}: no translations between {languages.source} and {languages.target}; the file has {present}. "
             "Select two of its languages by --source_language and --target_language"

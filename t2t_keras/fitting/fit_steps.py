@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 CHOSEN = "chosen"  # name of the checkpoint whose weights are evaluated and exported
 
-_LEAST_SHARE = 0.5  # share of the minutes reserved for training, however long preparation took
-_LEAST_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
-_MOST_UPDATES = 1_000_000  # so large that the time limit ends the training
+_MIN_SHARE = 0.5  # share of the minutes reserved for training, however long preparation took
+_MIN_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
+_MAX_UPDATES = 1_000_000  # so large that the time limit ends the training
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
 _LOW_BLEU = 10  # of outputs that are mostly unrelated to their sources
 _SENTENCE_TOKENS = 16  # for the cost of attention
@@ -229,8 +229,8 @@ class FitSteps:
             )
             return None
         preparing = self.record["preparing_minutes"] if counts_preparing else 0.0
-        limit = max(minutes - preparing, _LEAST_SHARE * minutes)
-        rest = max(limit - self.minutes_trained, _LEAST_MINUTES)
+        limit = max(minutes - preparing, _MIN_SHARE * minutes)
+        rest = max(limit - self.minutes_trained, _MIN_MINUTES)
         from t2t_keras.training.trainer import Trainer  # imports TensorFlow, which takes seconds
 
         trainer = Trainer(self.run, self._config(minutes, rest), self.data, self.strategy)
@@ -297,7 +297,7 @@ class FitSteps:
         self._say(
             f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps then use the current weights"
         )
-        return _end(_MOST_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
+        return _end(_MAX_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
 
     def choose_weights(self) -> None:
         """Chooses the average of the last checkpoints, the best checkpoint or the last one, by validation.

@@ -80,7 +80,7 @@ def vocabulary_sizes(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 # A matrix may have more rows than there are tokens, because its rows are padded to a multiple of 8 or 64.
-_MOST_UNNAMED = 63
+_MAX_UNNAMED = 63
 
 
 def check_covered(path: Path, count: int, rows: int) -> None:
@@ -91,7 +91,7 @@ def check_covered(path: Path, count: int, rows: int) -> None:
     """
     if count > rows:
         raise InputError(f"{path} has {count} entries, but there are {rows} rows")
-    if count < rows - _MOST_UNNAMED:
+    if count < rows - _MAX_UNNAMED:
         raise InputError(
             f"{path} has {count} entries for {rows} rows: it is truncated, or belongs to a different model"
         )

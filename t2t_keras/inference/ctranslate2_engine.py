@@ -36,7 +36,7 @@ _UNSUPPORTED = {"coverage_penalty": 0, "num_groups": 1, "bfloat16": False}
 # A length exponent too small to change any ranking. With an exponent of 0, CTranslate2 stops by a rule other than its
 # patience.
 _NO_EXPONENT = 1e-6
-_LEAST_SCORE = -1e8  # CTranslate2 fills empty slots with hypotheses of score -1e10
+_MIN_SCORE = -1e8  # CTranslate2 fills empty slots with hypotheses of score -1e10
 
 
 def unsupported(model: Any, config: DecodeConfig, excluded: Sequence[Any], form: Form | None) -> str:
@@ -290,7 +290,7 @@ class CTranslate2Searcher:
         for sentence, result in zip(sentences, results, strict=True):
             rows = [[self._ids[name] for name in names] for names in result.hypotheses]
             scores = result.scores or [math.nan] * len(rows)
-            pairs = [pair for pair in zip(rows, scores, strict=True) if not pair[1] < _LEAST_SCORE]
+            pairs = [pair for pair in zip(rows, scores, strict=True) if not pair[1] < _MIN_SCORE]
             hypotheses = [_Hypothesis(ids, score * len(ids) ** settings["length_penalty"]) for ids, score in pairs]
             output.append(self._shuffle(sentence, hypotheses) if self._config.sampling else hypotheses)
         return output

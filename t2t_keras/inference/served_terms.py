@@ -25,8 +25,8 @@ from t2t_keras.text.terms import Glossary
 from t2t_keras.text.tokenizer import Tokenizer
 
 # Limits of a call, padding included. The server cannot split a call of a signature of token ids, and other calls wait.
-_MOST_TOKENS = 256
-_MOST_ROWS = 8
+_MAX_TOKENS = 256
+_MAX_ROWS = 8
 
 
 class ServedTerms:
@@ -63,7 +63,7 @@ class ServedTerms:
         """
         rows = [(f"entry {number}", *pair) for number, pair in enumerate(glossary, start=1)]
         terms = RequiredTerms(Glossary.of(rows, "glossary"), self.encoder, self.tokenizer.source.decode)
-        return TextsWithTerms(self, terms, texts, min(most_rows, _MOST_ROWS))
+        return TextsWithTerms(self, terms, texts, min(most_rows, _MAX_ROWS))
 
 
 class TextsWithTerms:
@@ -131,9 +131,9 @@ class TextsWithTerms:
         return finished(self._texts[row], prepared, translation, sentences)
 
     def _batches(self, parts: Sequence[EncodedRequest]) -> list[list[int]]:
-        """Groups parts into calls of at most `_MOST_TOKENS` tokens and the allowed rows; returns their indices."""
+        """Groups parts into calls of at most `_MAX_TOKENS` tokens and the allowed rows; returns their indices."""
         most = self._most_rows
-        batches = request_batches(parts, _MOST_TOKENS)
+        batches = request_batches(parts, _MAX_TOKENS)
         return [batch[start : start + most] for batch in batches for start in range(0, len(batch), most)]
 
     def _calls(self, signature: str, parts: Sequence[EncodedRequest]) -> list[SignatureCall]:

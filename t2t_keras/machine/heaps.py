@@ -12,7 +12,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 _M_ARENA_MAX = -8  # from malloc.h
-_MOST_HEAPS = 256
+_MAX_HEAPS = 256
 
 
 def one_for_each_thread() -> None:
@@ -20,9 +20,9 @@ def one_for_each_thread() -> None:
 
     Call it before the threads start. It does nothing if `MALLOC_ARENA_MAX` is set, or with a different C library.
     """
-    if "MALLOC_ARENA_MAX" not in os.environ and (os.cpu_count() or 1) * 8 < _MOST_HEAPS:
+    if "MALLOC_ARENA_MAX" not in os.environ and (os.cpu_count() or 1) * 8 < _MAX_HEAPS:
         with contextlib.suppress(AttributeError):
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MOST_HEAPS)
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MAX_HEAPS)
 
 
 def made_apart(make: Callable[[], _T]) -> _T:

@@ -14,10 +14,10 @@ from t2t_keras.text.pieces import readable
 
 Segment = tuple[tuple[float, float], tuple[float, float]]
 
-MOST_TOKENS = 80  # maximum number of tokens shown per side; longer sides are truncated
+MAX_TOKENS = 80  # maximum number of tokens shown per side; longer sides are truncated
 
 _POINTS = 72  # points per inch
-_MOST_INCHES = 16.0  # maximum width and height of all panels together
+_MAX_INCHES = 16.0  # maximum width and height of all panels together
 _PANEL, _CELL = 2.6, 0.3  # maximum size of one of several panels, and of a cell in a single large panel, in inches
 _LARGEST_FONT, _SMALLEST_FONT = 9.0, 3.5  # in points; smaller labels are omitted
 _COLUMN_GAP, _ROW_GAP = 0.12, 0.25  # horizontal and vertical gaps between panels, in inches
@@ -53,7 +53,7 @@ def draw_heat_maps(
     weights, queries, keys, title = _prepare(weights, queries, keys, title)
     num_layers, num_heads, num_queries, num_keys = weights.shape
     side = _PANEL if num_layers * num_heads > 1 else max(_CELL * max(num_queries, num_keys), _PANEL)
-    cell = min(side, _MOST_INCHES / max(num_layers, num_heads)) / max(num_queries, num_keys)
+    cell = min(side, _MAX_INCHES / max(num_layers, num_heads)) / max(num_queries, num_keys)
     font = min(_LARGEST_FONT, 0.8 * _POINTS * cell)
     labels = (queries, keys) if font >= _SMALLEST_FONT else ([], [])
     row_names = row_names or _number_names("layer", num_layers)
@@ -126,16 +126,16 @@ def draw_lines(
 def _prepare(
     weights: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str
 ) -> tuple[np.ndarray, list[str], list[str], str]:
-    """Truncates the weights and tokens to `MOST_TOKENS`, makes the tokens readable, and notes this in the title."""
+    """Truncates the weights and tokens to `MAX_TOKENS`, makes the tokens readable, and notes this in the title."""
     weights = np.asarray(weights)
     if weights.shape[-2:] != (len(queries), len(keys)) or not weights.size:
         tokens = f"{len(queries)} queries and {len(keys)} keys"
         raise ValueError(f"weights must have some layers and heads, for {tokens}; got the shape {weights.shape}")
     longest = max(len(queries), len(keys))
-    if longest > MOST_TOKENS:
-        title = f"{title}\n(the first {MOST_TOKENS} of {longest} tokens)".strip()
-    weights = weights[..., :MOST_TOKENS, :MOST_TOKENS]
-    return weights, readable(queries)[:MOST_TOKENS], readable(keys)[:MOST_TOKENS], title
+    if longest > MAX_TOKENS:
+        title = f"{title}\n(the first {MAX_TOKENS} of {longest} tokens)".strip()
+    weights = weights[..., :MAX_TOKENS, :MAX_TOKENS]
+    return weights, readable(queries)[:MAX_TOKENS], readable(keys)[:MAX_TOKENS], title
 
 
 class _Grid(NamedTuple):

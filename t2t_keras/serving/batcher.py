@@ -23,10 +23,10 @@ from t2t_keras.serving.served_signatures import Arrays, Signature
 _LOG = logging.getLogger(__name__)
 
 # Maximum size of a request that cannot be split into parts, in batches.
-_MOST_BATCHES = 4
+_MAX_BATCHES = 4
 
 # How many parts at the head of a queue are considered for a batch; those most similar to the first are taken.
-_MOST_COMPARED = 256
+_MAX_COMPARED = 256
 
 
 @dataclasses.dataclass(eq=False)
@@ -199,8 +199,8 @@ class Batcher:
         return request
 
     def _check_whole(self, signature: Signature, rows: int, cost: int) -> None:
-        """Refuses a request that cannot be split and exceeds `_MOST_BATCHES` batches; a single row may exceed it."""
-        limit = _MOST_BATCHES * self._max_batch_cost
+        """Refuses a request that cannot be split and exceeds `_MAX_BATCHES` batches; a single row may exceed it."""
+        limit = _MAX_BATCHES * self._max_batch_cost
         if rows > 1 and cost > limit:
             raise invalid(
                 f"a request for {signature.name!r} cannot be split into batches: its {rows} sentences, padded to the "
@@ -318,7 +318,7 @@ class Batcher:
 
     def _next_batch(self, key: Key) -> _Batch:
         """Takes a batch from a queue and queues the next parts of its requests. The lock must be held."""
-        first, *candidates = itertools.islice(self._queues[key], _MOST_COMPARED)
+        first, *candidates = itertools.islice(self._queues[key], _MAX_COMPARED)
         batch = _Batch(key, [first])
         rows, cost, row_cost = first.rows, first.cost, first.cost / first.rows
         # The sort is stable, so among equally similar parts the oldest comes first. Dissimilar parts wait until they

@@ -22,8 +22,8 @@ _CHECK_SECONDS = 1.0
 _HEAD_SECONDS = 10.0
 _SENT_AT_ONCE = 1 << 14  # bytes
 _PARSED_AT_ONCE = 1 << 12  # bytes
-_MOST_CHUNKS = 128  # chunks of a body in one parsed piece
-_MOST_AHEAD = 1 << 18  # bytes of pipelined requests that wait for the current response
+_MAX_CHUNKS = 128  # chunks of a body in one parsed piece
+_MAX_AHEAD = 1 << 18  # bytes of pipelined requests that wait for the current response
 
 
 class BoundedProtocol(H11Protocol):
@@ -71,7 +71,7 @@ class BoundedProtocol(H11Protocol):
                 return
             self.conn.num_chunks = 0
             super().data_received(data[start : start + _PARSED_AT_ONCE])
-        if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MOST_AHEAD:
+        if not self.transport.is_closing() and len(self.conn.trailing_data[0]) > _MAX_AHEAD:
             self._answer(400, "too many pipelined requests: read the responses before you send more")
         elif self.conn.their_state in (h11.DONE, h11.MIGHT_SWITCH_PROTOCOL):  # the latter if the client offers HTTP/2
             # A paused connection would not report that its client disconnects.
@@ -158,7 +158,7 @@ class _Parser(h11.Connection):
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
         self.num_chunks += isinstance(event, h11.Data)
-        if self.num_chunks > _MOST_CHUNKS:
+        if self.num_chunks > _MAX_CHUNKS:
             self.refusal = "the chunks of the body are too small"
             raise h11.RemoteProtocolError(self.refusal)
         return event

@@ -34,7 +34,7 @@ from t2t_keras.serving.model_configs import model_settings
 from t2t_keras.serving.refusals import Reason
 from t2t_keras.serving.request_errors import Busy, Code, ServingError, invalid
 from t2t_keras.serving.served_models import Model
-from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signature, check_num_rows
+from t2t_keras.serving.served_signatures import MAX_DIMENSIONS, Arrays, Signature, check_num_rows
 
 _LOG = logging.getLogger(__name__)
 
@@ -238,8 +238,8 @@ class _Services:
         dtype = signature.inputs[name].dtype
         rank = len(proto.tensor_shape.dim)
         # Checked before the sizes are multiplied: a product of ten thousand sizes blocked the server for seconds.
-        if rank > MOST_DIMENSIONS:
-            raise invalid(f"input {name!r} has {rank} dimensions: the limit is {MOST_DIMENSIONS}")
+        if rank > MAX_DIMENSIONS:
+            raise invalid(f"input {name!r} has {rank} dimensions: the limit is {MAX_DIMENSIONS}")
         sizes = [dimension.size for dimension in proto.tensor_shape.dim]
         # A few bytes can stand for one value repeated over a huge shape, so the shape is checked before unpacking.
         limit = self._core.options.limits.max_body_bytes

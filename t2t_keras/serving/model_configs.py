@@ -13,7 +13,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from t2t_keras.errors import InputError
 
-_MOST_MODELS = 100
+_MAX_MODELS = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +83,8 @@ def model_settings(config: model_server_config_pb2.ModelServerConfig, place: str
     if not entries:
         raise InputError(f"{place}: model_config_list has no model")
     # Limited because each model has a thread that watches its directory.
-    if len(entries) > _MOST_MODELS:
-        raise InputError(f"{place}: {len(entries)} models: the limit is {_MOST_MODELS}")
+    if len(entries) > _MAX_MODELS:
+        raise InputError(f"{place}: {len(entries)} models: the limit is {_MAX_MODELS}")
     models = [_settings(model, place) for model in entries]
     ((name, count),) = collections.Counter(model.name for model in models).most_common(1)
     if count > 1:

@@ -5,7 +5,7 @@ from grpc import StatusCode as Code  # TensorFlow's error codes have the same na
 
 # Maximum length of a message, which may quote what a client sent. gRPC limits messages to 8 KiB, and a character can
 # take 12 bytes.
-_MOST_CHARACTERS = 600
+_MAX_CHARACTERS = 600
 
 
 class ServingError(Exception):
@@ -17,8 +17,8 @@ class ServingError(Exception):
     """
 
     def __init__(self, code: Code, message: str) -> None:
-        if len(message) > _MOST_CHARACTERS:
-            message = f"{message[:_MOST_CHARACTERS]}..."
+        if len(message) > _MAX_CHARACTERS:
+            message = f"{message[:_MAX_CHARACTERS]}..."
         super().__init__(message)
         self.code = code
         self.message = message

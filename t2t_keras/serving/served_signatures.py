@@ -23,7 +23,7 @@ _BYTES_PER_ELEMENT = 2
 ROW_COST = 32
 _NUMBER_COST = 4
 
-MOST_DIMENSIONS = 16  # maximum rank of an input
+MAX_DIMENSIONS = 16  # maximum rank of an input
 
 _numbers = itertools.count()
 

@@ -12,8 +12,8 @@ Case = Literal["capitals", "title"]
 _LETTERS = r"(?:[^\W\d_][\u0300-\u036f]*)+"  # with the accents of decomposed letters
 _WORD = re.compile(f"{_LETTERS}(?:['’]{_LETTERS})*")
 # Shorter words, such as "of" and "und", may be in lower case within a title.
-_LEAST_TITLE_LETTERS = 4
-_LEAST_TITLE_WORDS = 3
+_MIN_TITLE_LETTERS = 4
+_MIN_TITLE_WORDS = 3
 # If the model does not know the case of a text, the text has at least this many times the tokens of its ordinary form.
 # Words in a case that the vocabulary was trained on have about as many tokens as in lower case.
 _UNKNOWN_RATIO = 1.25
@@ -34,8 +34,8 @@ def case_of(text: str, language: str) -> Case | None:
     num_letters = sum(map(str.isalpha, "".join(words)))
     if num_letters > 1 and all(word == word.upper() for word in words):
         return "capitals"
-    long_words = [word for word in words if len(word) >= _LEAST_TITLE_LETTERS]
-    if base_language(language) in _CAPITALISED_NOUNS or len(words) < _LEAST_TITLE_WORDS or len(long_words) < 2:
+    long_words = [word for word in words if len(word) >= _MIN_TITLE_LETTERS]
+    if base_language(language) in _CAPITALISED_NOUNS or len(words) < _MIN_TITLE_WORDS or len(long_words) < 2:
         return None
     is_title = all(map(_is_capitalised, [words[0], *long_words]))
     return "title" if is_title and not all(word == word.upper() for word in long_words) else None
@@ -96,7 +96,7 @@ def in_case(text: str, case: Case, source: str, language: str) -> str:
 
     def spelled(match: re.Match[str]) -> str:
         word = match[0]
-        is_capital = is_everywhere or len(word) >= _LEAST_TITLE_LETTERS or not match.start()
+        is_capital = is_everywhere or len(word) >= _MIN_TITLE_LETTERS or not match.start()
         return _capital(word[0], base) + word[1:] if is_capital else word
 
     return _WORD.sub(spelled, text)

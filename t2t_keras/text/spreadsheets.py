@@ -19,7 +19,7 @@ Row = tuple[int, list[str]]  # number of the row's first line, and the cells
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _CELL = re.compile(r'"(?:[^"]|"")*"(?=\t|\Z)|[^\t]*')
 _SAMPLE_ROWS = 1000  # rows that decide whether all cells are quoted
-_MOST_LINES = 100  # lines of a cell with line breaks
+_MAX_LINES = 100  # lines of a cell with line breaks
 _DELIMITERS = (",", ";", "\t", "|")
 _DELIMITER_ROWS = 20  # rows that decide the delimiter
 # A column that begins with this many lines of numbers has ids or labels instead of text.
@@ -149,7 +149,7 @@ def _continued(line: str, row: list[str], line_ahead: Callable[[int], str | None
     If no line closes the cell, the row is `row`, which ends with the line.
     """
     text = line
-    for place in range(_MOST_LINES):
+    for place in range(_MAX_LINES):
         if (following := line_ahead(place)) is None:
             break
         text = f"{text}\n{following}"

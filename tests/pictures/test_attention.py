@@ -9,7 +9,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from t2t_keras.pictures.attention import MOST_TOKENS, draw_heat_maps, draw_lines
+from t2t_keras.pictures.attention import MAX_TOKENS, draw_heat_maps, draw_lines
 from t2t_keras.pictures.saving import save
 
 QUERIES = ["▁Ein", "▁Spiel", "haus", "</s>"]
@@ -100,7 +100,7 @@ def test_lines_are_as_opaque_as_their_weights_and_coloured_by_head(tmp_path):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("tokens", [MOST_TOKENS, 300])
+@pytest.mark.parametrize("tokens", [MAX_TOKENS, 300])
 def test_pictures_of_long_sentences_are_truncated_with_a_note(tokens):
     pieces = ["▁word"] * tokens
     for figure in (
@@ -109,7 +109,7 @@ def test_pictures_of_long_sentences_are_truncated_with_a_note(tokens):
         draw_lines(random_weights(8, tokens, tokens), pieces, pieces, title="it"),
     ):
         assert max(figure.get_size_inches()) < 22
-        assert figure.get_suptitle() == ("it" if tokens == MOST_TOKENS else "it\n(the first 80 of 300 tokens)")
+        assert figure.get_suptitle() == ("it" if tokens == MAX_TOKENS else "it\n(the first 80 of 300 tokens)")
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 4, 4), (1, 0, 4, 5)])

@@ -41,7 +41,7 @@ _OLD_START = 32
 
 
 # Maximum number of elements of an expanded tensor, which has more elements than its storage.
-_MOST_EXPANDED = 1 << 24
+_MAX_EXPANDED = 1 << 24
 
 # Exceptions that reading a damaged file can raise.
 _FORMAT_ERRORS = (pickle.UnpicklingError, zipfile.BadZipFile, zlib.error, EOFError, MemoryError, RuntimeError)
@@ -71,14 +71,14 @@ class _Tensor:
 
         Raises:
             _Unreadable: the tensor reaches beyond its storage, or has more elements than both its storage and
-                `_MOST_EXPANDED`.
+                `_MAX_EXPANDED`.
         """
         values = self._storage.values
         counts = list(zip(self._size, self._stride, strict=True))
         if values is None or self._offset < 0 or any(n < 0 or step < 0 for n, step in counts):
             raise _Unreadable("a tensor has no storage, or a negative offset, size or stride")
         # An expanded tensor repeats elements of its storage, and each repetition is copied.
-        if math.prod(self._size) > max(len(values), _MOST_EXPANDED):
+        if math.prod(self._size) > max(len(values), _MAX_EXPANDED):
             raise _Unreadable(f"a tensor of the shape {list(self._size)} has only {len(values)} elements")
         last = self._offset + sum((n - 1) * step for n, step in counts)
         if math.prod(self._size) and last >= len(values):

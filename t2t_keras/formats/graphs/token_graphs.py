@@ -24,7 +24,7 @@ KEYS, VALUES, MEMORY_KEYS, MEMORY_VALUES = "keys_", "values_", "memory_keys_", "
 MEMORY_MASK = "memory_mask"
 
 _Values = list[tuple[Any, np.ndarray]]
-_MOST_BYTES = 2**31 - 2**24  # the limit of a protocol buffer, minus some room for everything but the weights
+_MAX_BYTES = 2**31 - 2**24  # the limit of a protocol buffer, minus some room for everything but the weights
 
 
 class TokenGraphs:
@@ -59,7 +59,7 @@ class TokenGraphs:
         values = [_weights_of(function, network) for function in functions]
         sizes = [sum(array.nbytes for _, array in arrays) for arrays in values]
         size, subject = (sum(sizes), "both graphs") if in_one_file else (max(sizes), "a graph")
-        if size >= _MOST_BYTES:
+        if size >= _MAX_BYTES:
             raise InputError(
                 f"{format} files are limited to 2 GB, but the weights of {subject} take {size / 1e9:.1f} GB"
             )

@@ -24,7 +24,7 @@ from t2t_keras.serving.translation_stream import TranslationStream
 SignatureCall = tuple[str, Arrays]
 
 _NOTHING = SignatureContract({}, {})
-_MOST_ROWS = 8  # of a call of a field; enough for an efficient batch
+_MAX_ROWS = 8  # of a call of a field; enough for an efficient batch
 
 
 class TwoRounds(Protocol):
@@ -131,7 +131,7 @@ class FieldCall:
         Returns:
             The indices of the texts of each call.
         """
-        most_rows, most_bytes = min(_MOST_ROWS, self.options.limits.max_sentences), self.options.max_batch_bytes
+        most_rows, most_bytes = min(_MAX_ROWS, self.options.limits.max_sentences), self.options.max_batch_bytes
         groups: list[list[int]] = []
         for number in sorted(range(len(sizes)), key=sizes.__getitem__):
             cost = sizes[number] + ROW_COST

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from t2t_keras.serving.request_errors import Code, ServingError, invalid
-from t2t_keras.serving.served_signatures import MOST_DIMENSIONS, Arrays, Signature
+from t2t_keras.serving.served_signatures import MAX_DIMENSIONS, Arrays, Signature
 
 # Outputs with this suffix hold bytes, not text.
 _BYTES_SUFFIX = "_bytes"
@@ -162,7 +162,7 @@ def _array(name: str, value: Any, spec: tf.TensorSpec) -> np.ndarray:
         if not all(isinstance(item, list) and len(item) == size for item in leaves):
             raise invalid(f"the lists of {name!r} must all be of the same length and depth")
         shape.append(size)
-        if len(shape) > (most := MOST_DIMENSIONS if rank is None else rank):
+        if len(shape) > (most := MAX_DIMENSIONS if rank is None else rank):
             raise invalid(f"the lists of {name!r} are nested too deep: the limit is {most}")
         leaves = [leaf for item in leaves for leaf in item]
     convert = _converter(spec.dtype)

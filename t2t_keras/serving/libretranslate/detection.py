@@ -11,10 +11,10 @@ from t2t_keras.serving.request_errors import Code, ServingError
 MISSING = "language detection needs the package py3langid: pip install '.[detect]'"
 
 # The beginning of a text is enough.
-_MOST_CHARACTERS = 4096
+_MAX_CHARACTERS = 4096
 
 # Less likely languages are left out, except the most likely one.
-_LEAST_CONFIDENCE = 1.0
+_MIN_CONFIDENCE = 1.0
 
 
 class LanguageDetector:
@@ -42,13 +42,13 @@ class LanguageDetector:
         by_code: dict[str, str] = {}
         for language in languages:
             by_code.setdefault(base_code(language), language)
-        beginning = text[:_MOST_CHARACTERS]
+        beginning = text[:_MAX_CHARACTERS]
         ranking = self._load().rank(beginning)
         pairs = [(by_code[code], 100 * confidence) for code, confidence in ranking if code in by_code]
         if not pairs or not any(map(str.isalpha, beginning)):
             return [(language, 0.0) for language in languages[:1]]
         best, *others = pairs
-        return [best, *(pair for pair in others if pair[1] >= _LEAST_CONFIDENCE)]
+        return [best, *(pair for pair in others if pair[1] >= _MIN_CONFIDENCE)]
 
     def _load(self) -> Any:
         with self._lock:

@@ -9,10 +9,10 @@ from t2t_keras.serving.http.json_tensors import parse_json
 from t2t_keras.serving.request_errors import invalid
 
 # Maximum number of fields of a form. LibreTranslate's forms have seven.
-_MOST_FIELDS = 32
+_MAX_FIELDS = 32
 
 # Maximum size of a part's headers, because the pattern takes quadratic time for some headers.
-_MOST_HEAD_BYTES = 1 << 10
+_MAX_HEAD_BYTES = 1 << 10
 
 _NAME = re.compile(rb'content-disposition:[^\r\n]*;[ \t]*name="?([^";\r\n]*)', re.IGNORECASE)
 
@@ -53,9 +53,9 @@ def _json_fields(body: bytes) -> Mapping[str, Any]:
 def _url_fields(encoded: str) -> dict[bytes, bytes]:
     """Parses URL-encoded bytes, given as Latin-1."""
     try:
-        pairs = urllib.parse.parse_qsl(encoded, keep_blank_values=True, encoding="latin-1", max_num_fields=_MOST_FIELDS)
+        pairs = urllib.parse.parse_qsl(encoded, keep_blank_values=True, encoding="latin-1", max_num_fields=_MAX_FIELDS)
     except ValueError as error:
-        raise invalid(f"the form has more than {_MOST_FIELDS} fields") from error
+        raise invalid(f"the form has more than {_MAX_FIELDS} fields") from error
     return {name.encode("latin-1"): value.encode("latin-1") for name, value in pairs}
 
 
@@ -64,15 +64,15 @@ def _multipart_fields(body: bytes, content_type: str) -> dict[bytes, bytes]:
     if not match:
         raise invalid("multipart/form-data without a boundary")
     delimiter = b"\r\n--" + match[1].strip().encode("latin-1")
-    _, *parts = (b"\r\n" + body).split(delimiter, _MOST_FIELDS + 1)
-    if len(parts) > _MOST_FIELDS:
-        raise invalid(f"the form has more than {_MOST_FIELDS} fields")
+    _, *parts = (b"\r\n" + body).split(delimiter, _MAX_FIELDS + 1)
+    if len(parts) > _MAX_FIELDS:
+        raise invalid(f"the form has more than {_MAX_FIELDS} fields")
     if not parts or not parts[-1].startswith(b"--"):
         raise invalid("the form is truncated: its last boundary is missing")
     fields = {}
     for part in parts[:-1]:
         head, blank_line, value = part.partition(b"\r\n\r\n")
-        if not blank_line or len(head) > _MOST_HEAD_BYTES or not (name := _NAME.search(head)):
+        if not blank_line or len(head) > _MAX_HEAD_BYTES or not (name := _NAME.search(head)):
             raise invalid("a part of the form has no name")
         fields[name[1]] = value
     return fields

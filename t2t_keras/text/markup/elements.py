@@ -54,7 +54,7 @@ _LISTS = frozenset(["ul", "ol", "menu", "dl"])
 _FORMATTING = frozenset(
     ["a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"]
 )
-_MOST_CONTINUED = 3
+_MAX_CONTINUED = 3
 _DEEPEST = 512  # nesting in browsers
 
 
@@ -166,7 +166,7 @@ class Scopes:
         for element in popped:
             if element.number not in self._continued:
                 self.ends[element.number] = last
-        for element in continued[-_MOST_CONTINUED:]:
+        for element in continued[-_MAX_CONTINUED:]:
             self._push(self._element(element.number, element.part))
 
 

@@ -33,7 +33,7 @@ _BREAK_CONTROLS = re.compile(f"[\u00ad\u200b\u2060\ufeff{CONTROL}]")
 _APART = frozenset(["sub", "sup", "subscript", "superscript", "footnote", "fn", "note", "xref"])
 _ENDINGS = ".,;:!?…)]}»”"
 # The longest exponent or footnote mark, in parts.
-_MOST_PARTS = 12
+_MAX_PARTS = 12
 _ORDINAL = re.compile(r"\s*[^\W\d_]{2,}\s*")
 _LETTERS = re.compile(r"[^\W\d_]")
 _LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
@@ -208,7 +208,7 @@ def _end_of_number(run: Sequence[Part], first: int) -> int:
     if run[first].kind != "start" or _local(name) not in _APART:
         return first
     texts = []
-    for number in range(first + 1, min(len(run), first + _MOST_PARTS)):
+    for number in range(first + 1, min(len(run), first + _MAX_PARTS)):
         part = run[number]
         if part.kind == "text":
             texts.append(html.unescape(part.raw))

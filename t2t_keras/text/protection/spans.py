@@ -97,7 +97,7 @@ _REGIONAL = "[\U0001f1e6-\U0001f1ff]"
 _RUN = r"[?!]{3,}|([^\w\s]|_)\1{3,}"
 # Words and the marks that join them, with at least one word.
 _JOINED = re.compile(r"[.:@/#&+~%=?-]*\w[\w.:@/#&+~%=?-]*")
-_MOST_JOINED = 1000
+_MAX_JOINED = 1000
 _SENTENCE_MARKS = ".!?。！？…"
 
 # The marks that a model reads in place of unknown ones, if it knows them.
@@ -204,8 +204,8 @@ def _with_words(text: str, start: int, end: int) -> tuple[int, int]:
     """Returns the place of a mark with the words that it joins, such as those of "and/or" or of an address."""
     if unicodedata.category(text[start])[0] not in "PS" or unicodedata.category(text[start]) == "So":
         return start, end
-    front = _JOINED.match(text[max(start - _MOST_JOINED, 0) : start][::-1])
-    rest = _JOINED.match(text, end, end + _MOST_JOINED)
+    front = _JOINED.match(text[max(start - _MAX_JOINED, 0) : start][::-1])
+    rest = _JOINED.match(text, end, end + _MAX_JOINED)
     if not front or not rest:
         return start, end
     return start - front.end(), _without_trailing(text, start, rest.end())
