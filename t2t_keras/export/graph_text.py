@@ -20,7 +20,7 @@ def repaired(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
     return on_one_line(printable(texts), lowercase)
 
 
-def on_one_line(texts: tf.Tensor, lowercase: bool = False) -> tf.Tensor:
+def on_one_line(texts: tf.Tensor, lowercase: bool) -> tf.Tensor:
     """Applies the remaining steps of `repaired` to the results of `printable`, of any shape."""
     if lowercase:
         texts = lowercased(texts)

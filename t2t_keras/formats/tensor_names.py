@@ -25,7 +25,7 @@ class Entry(NamedTuple):
 
     tensor: str
     weights: tuple[str, ...]
-    transposed: bool = False
+    transposed: bool
 
 
 class LayerNames(NamedTuple):

@@ -32,7 +32,7 @@ class Loaded:
     model: SearchedModel
     tokenizer: Tokenizer
     config: Config
-    excluded: tuple[str, ...] = ()
+    excluded: tuple[str, ...]
 
 
 def engine_of(settings: TranslatorSettings, longest_source: int) -> Engine:

@@ -114,7 +114,7 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
 
 
 def greedy_steps(
-    step_fn: StepFunction, state: GreedyState, scored: bool, steps: tf.Tensor | None = None
+    step_fn: StepFunction, state: GreedyState, scored: bool, steps: tf.Tensor | None
 ) -> GreedyState:
     """Runs a search to its end, or for at most `steps` steps, an int32 scalar.
 
@@ -133,7 +133,7 @@ def greedy_steps(
     return GreedyState(*tf.while_loop(is_running, run_round, state, state.invariants()))
 
 
-def greedy_result(state: GreedyState, scored: bool, so_far: bool = False) -> GreedyResult:
+def greedy_result(state: GreedyState, scored: bool, so_far: bool) -> GreedyResult:
     """Returns the outputs of a search that has made all of its steps, or of an unfinished one with `so_far`.
 
     Without `scored`, finite log-probabilities are replaced by NaN.

@@ -81,7 +81,7 @@ class Batcher:
         max_batch_cost: int,
         num_streams: int,
         max_queue_cost: int,
-        on_batch: Callable[[int], None] = lambda rows: None,
+        on_batch: Callable[[int], None],
     ) -> None:
         self._max_batch_size = max_batch_size
         self._max_batch_cost = max_batch_cost

@@ -33,7 +33,7 @@ class ConfiguredModels:
         self,
         options: ServingOptions,
         loader: Loader,
-        on_unload: Callable[[Model], None] = lambda model: None,
+        on_unload: Callable[[Model], None],
     ) -> None:
         self._options = options
         self._loader = loader

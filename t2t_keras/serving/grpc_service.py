@@ -61,7 +61,7 @@ _Context: TypeAlias = Any
 _Method = Callable[[bytes, _Context], Awaitable[bytes]]
 
 
-def add_services(server: grpc.aio.Server, core: Core, fields: Sequence[RequestField] = ()) -> None:
+def add_services(server: grpc.aio.Server, core: Core, fields: Sequence[RequestField]) -> None:
     """Adds TensorFlow Serving's services, backed by `core`, to a server that is not started yet.
 
     Of the `fields`, only the automatic ones process gRPC requests.

@@ -62,7 +62,7 @@ class Graphs(Protocol):
 class OnnxGraphs:
     """A model in ONNX."""
 
-    def __init__(self, folder: Path, threads: int = 1) -> None:
+    def __init__(self, folder: Path, threads: int) -> None:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -89,7 +89,7 @@ class OnnxGraphs:
 class LiteRtGraphs:
     """A model in LiteRT."""
 
-    def __init__(self, folder: Path, threads: int = 1) -> None:
+    def __init__(self, folder: Path, threads: int) -> None:
         from ai_edge_litert.interpreter import Interpreter
 
         self._interpreter = Interpreter(str(folder / "model.tflite"), num_threads=threads)

@@ -95,7 +95,7 @@ def excluded_bias(texts: tf.Tensor, phrases: tf.Tensor, vocab_size: int) -> tf.T
     return _bar(last, ends_phrase & (last != PAD_ID), texts.shape[1], vocab_size)
 
 
-def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool = False) -> tf.Tensor:
+def ending_bias(may_end: tf.Tensor, vocab_size: int, must_end: bool) -> tf.Tensor:
     """Returns a bias that bars padding, and the end symbol unless `may_end`: float32 [open, beam or 1, vocab].
 
     `may_end` is bool [open, beam or 1]. With `must_end`, all tokens but the end symbol are barred where it is true.

@@ -148,7 +148,7 @@ def error_response(request: Request, error: ServingError) -> Response:
     return error_message(STATUS.get(error.code, 500), error.message, headers)
 
 
-def error_message(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def error_message(status: int, message: str, headers: Mapping[str, str] | None) -> Response:
     """Returns a response with the body {"error": message}."""
     return Response(error_content(message), status, headers, "application/json")
 

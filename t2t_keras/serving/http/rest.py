@@ -67,7 +67,7 @@ _POST = re.compile(_MODEL + r":(?P<method>classify|regress|predict|stream)", re.
 _GET = re.compile(_MODEL + r"(?:/(?P<metadata>metadata))?", re.IGNORECASE | re.ASCII)
 
 
-def rest_app(core: Core, keys: ApiKeys | None = None, fields: Sequence[RequestField] = ()) -> Starlette:
+def rest_app(core: Core, keys: ApiKeys | None, fields: Sequence[RequestField]) -> Starlette:
     """Returns the REST interface as an ASGI application.
 
     Args:
