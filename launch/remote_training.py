@@ -40,9 +40,9 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
     if mirror is None:
         yield
         return
-    with contextlib.ExitStack() as lease:
+    with contextlib.ExitStack() as exits:
         with workers.raising_worker_lost():
-            _fetch(mirror, workers, lease)
+            _fetch(mirror, workers, exits)
         try:
             yield
         except (WorkerLostError, InputError):  # for example, for weights that were withdrawn
@@ -59,7 +59,7 @@ def held(path: str | os.PathLike[str], workers: "Workers") -> Iterator[None]:
                 mirror.publish()
 
 
-def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> None:
+def _fetch(mirror: Mirror, workers: "Workers", exits: contextlib.ExitStack) -> None:
     """Takes the lease, and fetches the same state for all workers."""
     number = 0
     with workers.fail_together():
@@ -68,7 +68,7 @@ def _fetch(mirror: Mirror, workers: "Workers", lease: contextlib.ExitStack) -> N
                 raise InputError(
                     f"{mirror.url} holds an exported model, which cannot be trained; use a different --model_dir"
                 )
-            lease.enter_context(mirror.held(tell))
+            exits.enter_context(mirror.held(tell))
             number = mirror.number
     first, *_ = workers.gather(str(number).encode())
     with workers.fail_together():

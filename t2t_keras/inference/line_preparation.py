@@ -13,7 +13,7 @@ from t2t_keras.text.protection.spans import NOTHING, SpanFinder
 from t2t_keras.text.text_tokenizer import TextTokenizer
 
 
-def for_server(config: Config, changes: Mapping[str, Any]) -> Config:
+def with_decode_changes(config: Config, changes: Mapping[str, Any]) -> Config:
     """Returns the settings of an export with a server's changes to the decoding settings."""
     if not task(config.data.task).has_sentences:
         return config  # the server may also have models for translation, to which the changes apply

@@ -12,7 +12,7 @@ import numpy as np
 from t2t_keras.config import Config
 from t2t_keras.errors import InputError
 from t2t_keras.export_contract import ALIGN, LOWEST, MAX_LINE_TOKENS, NBEST, SERVING_DEFAULT, SIGNATURES
-from t2t_keras.inference.line_preparation import for_server, preparation
+from t2t_keras.inference.line_preparation import preparation, with_decode_changes
 from t2t_keras.inference.served_markup import aligned_output
 from t2t_keras.inference.translation import combinations
 from t2t_keras.runs.run import Run
@@ -46,7 +46,7 @@ class ServedProtection:
         run = Run(version)
         if not (run.exists and run.vocab_path.exists()):
             return
-        self._config = for_server(run.config_without_model, changes)
+        self._config = with_decode_changes(run.config_without_model, changes)
         self._tokenizer = Tokenizer.load(run.vocab_path)
         self._prepare = functools.lru_cache(maxsize=64)(self._make)
         self._prepare((), self._config.decode.case)

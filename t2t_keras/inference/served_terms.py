@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from t2t_keras.export_contract import CONSTRAINED, LOWEST, SIGNATURES, TOKENS
-from t2t_keras.inference.line_preparation import for_server, preparation
+from t2t_keras.inference.line_preparation import preparation, with_decode_changes
 from t2t_keras.inference.protected_lines import finished, sentences_of
 from t2t_keras.inference.request import EncodedRequest, Ids, RequestEncoder, numbered, option_arrays, request_batches
 from t2t_keras.inference.required_terms import RequiredTerms, check_combination
@@ -42,7 +42,7 @@ class ServedTerms:
 
     def __init__(self, version: pathlib.Path, changes: Mapping[str, Any] = MappingProxyType({})) -> None:
         run = Run(version)
-        config, self.tokenizer = for_server(run.config_without_model, changes), Tokenizer.load(run.vocab_path)
+        config, self.tokenizer = with_decode_changes(run.config_without_model, changes), Tokenizer.load(run.vocab_path)
         self.task = task(config.data.task)
         writes_labels = self.task.form(self.tokenizer) is not None
         check_combination(config.decode, self.tokenizer, frozenset(OPTIONS), writes_labels)

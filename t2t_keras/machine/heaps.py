@@ -25,7 +25,7 @@ def one_for_each_thread() -> None:
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _MAX_HEAPS)
 
 
-def made_apart(make: Callable[[], _T]) -> _T:
+def make_in_new_thread(make: Callable[[], _T]) -> _T:
     """Calls `make` in a separate thread, which lives as long as the returned object.
 
     glibc allocates a thread's memory from a heap that no other thread uses, as long as there are few threads. If

@@ -113,9 +113,7 @@ def greedy_start(cache: Cache, max_lengths: tf.Tensor, min_lengths: tf.Tensor) -
     return GreedyState(start, fixed, results)
 
 
-def greedy_steps(
-    step_fn: StepFunction, state: GreedyState, scored: bool, steps: tf.Tensor | None
-) -> GreedyState:
+def greedy_steps(step_fn: StepFunction, state: GreedyState, scored: bool, steps: tf.Tensor | None) -> GreedyState:
     """Runs a search to its end, or for at most `steps` steps, an int32 scalar.
 
     Without `scored`, log-probabilities are not computed, and the steps are faster.

@@ -15,10 +15,10 @@ _Waiting = tuple[asyncio.Future[None], Future[Any]]
 _thread_state = threading.local()
 
 
-async def arrival(future: Future[_Result]) -> _Result:
+async def wait_for(future: Future[_Result]) -> _Result:
     """Waits for the result of another thread's future, like `asyncio.wrap_future`.
 
-    Cancelling the wait cancels the future. Futures completed within one `together` block wake the loop only once.
+    Cancelling the wait cancels the future. Futures completed within one `waking_once` block wake the loop only once.
     """
     loop = asyncio.get_running_loop()
     waiter = loop.create_future()
@@ -40,7 +40,7 @@ async def arrival(future: Future[_Result]) -> _Result:
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def waking_once() -> Iterator[None]:
     """Delays notifications for futures that this thread completes in the block until the end of the block.
 
     Waking a loop is a system call that hands the interpreter (the GIL) to the loop's thread. If this thread woke the

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 
 import numpy as np
 
-from t2t_keras.serving.arrivals import together
+from t2t_keras.serving.arrivals import waking_once
 from t2t_keras.serving.cancelling import Cancellation
 from t2t_keras.serving.ordering import Pace, cost_class, is_large, urgency
 from t2t_keras.serving.parts import Key, Part, Request, check_rows, concatenated, fail, rows_of, succeed
@@ -372,7 +372,7 @@ def _answer(batch: _Batch) -> None:
     ends = list(itertools.accumulate(part.rows for part in parts))
     if len(parts) > 1 or len(parts[0].request.outputs) > 1:
         check_rows(outputs, ends[-1])
-    with together():
+    with waking_once():
         for part, end in zip(parts, ends, strict=True):
             succeed(part, rows_of(outputs, end - part.rows, end) if len(parts) > 1 else outputs)
 

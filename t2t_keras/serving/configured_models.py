@@ -157,7 +157,7 @@ class ConfiguredModels:
         """Returns the `Versions` object that watches a model's directory, updated; creates one for a new directory."""
         for versions in (self._versions.get(model.name), self._successors.get(model.name)):
             if versions and versions.export_dir == pathlib.Path(model.base_path):
-                versions.choose(model.policy, model.labels)
+                versions.set_policy(model.policy, model.labels)
                 versions.poll()
                 return versions
         versions = self._make(model)
@@ -184,7 +184,7 @@ class ConfiguredModels:
             self._loader,
             on_unload=self._on_unload,
         )
-        versions.choose(model.policy, model.labels)
+        versions.set_policy(model.policy, model.labels)
         return versions
 
     def _watch(self) -> None:

@@ -15,7 +15,7 @@ from tensorflow_serving.apis import get_model_status_pb2
 from t2t_keras.export_contract import STREAM_ADVANCE
 from t2t_keras.serving.answer_cache import AnswerCache
 from t2t_keras.serving.answers import UnsentAnswers
-from t2t_keras.serving.arrivals import arrival
+from t2t_keras.serving.arrivals import wait_for
 from t2t_keras.serving.batcher import Batcher
 from t2t_keras.serving.configured_models import ConfiguredModels
 from t2t_keras.serving.metrics import Metrics
@@ -223,7 +223,7 @@ class Core:
         limit = self.options.request_seconds
         try:
             async with asyncio.timeout(limit if seconds is None else seconds):
-                outputs = await arrival(future)
+                outputs = await wait_for(future)
         except TimeoutError:
             raise ServingError(Code.DEADLINE_EXCEEDED, f"no answer within request_seconds={limit:g}") from None
         check_size(outputs, self.options.limits)

@@ -21,11 +21,11 @@ class VersionPolicy:
     """Selects the versions of a model to serve.
 
     Attributes:
-        most: maximum number of versions to serve, the latest loadable ones first; None means no maximum.
+        max_versions: maximum number of versions to serve, the latest loadable ones first; None means no maximum.
         specific: numbers of the versions that may be served; None means any.
     """
 
-    most: int | None = 1
+    max_versions: int | None = 1
     specific: frozenset[int] | None = None
 
     def candidates(self, versions: Iterable[int]) -> list[int]:
@@ -109,10 +109,10 @@ def _policy(config: model_server_config_pb2.ModelConfig, place: str) -> VersionP
     policy = config.model_version_policy
     match policy.WhichOneof("policy_choice"):
         case "all":
-            return VersionPolicy(most=None)
+            return VersionPolicy(max_versions=None)
         case "specific":
             if not policy.specific.versions:
                 raise InputError(f"{place}: model_version_policy: specific has no versions")
-            return VersionPolicy(most=None, specific=frozenset(policy.specific.versions))
+            return VersionPolicy(max_versions=None, specific=frozenset(policy.specific.versions))
     # As in TensorFlow Serving, an unset number means 1.
-    return VersionPolicy(most=policy.latest.num_versions or 1)
+    return VersionPolicy(max_versions=policy.latest.num_versions or 1)

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from t2t_keras.machine.heaps import give_back, made_apart
+from t2t_keras.machine.heaps import give_back, make_in_new_thread
 from t2t_keras.serving.model_configs import VersionPolicy
 from t2t_keras.serving.request_errors import Code, ServingError, invalid, serving_error
 from t2t_keras.serving.served_models import DEFAULT_LOADER, Model
@@ -109,7 +109,7 @@ class Versions:
         """Stops watching the directory. A load in progress cannot be interrupted and may still be running."""
         self._stopped.set()
 
-    def choose(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
+    def set_policy(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Sets the policy, which takes effect at the next `poll`, and the labels.
 
         A label that moves to a different version continues to refer to the old one until the new one is served.
@@ -216,7 +216,7 @@ class Versions:
         self._forget_missing(directories)
         self._warn_of_changes(directories)
         for version in policy.candidates(directories):
-            if policy.most is not None and len(selection) >= policy.most:
+            if policy.max_versions is not None and len(selection) >= policy.max_versions:
                 break
             if version in self._served or self._try(directories[version], version):
                 selection.add(version)
@@ -274,7 +274,7 @@ class Versions:
         with self._lock:
             self._statuses[version] = VersionStatus(version, "LOADING")
         try:
-            model = made_apart(functools.partial(self._load, path, version))
+            model = make_in_new_thread(functools.partial(self._load, path, version))
         except Exception as error:
             cause = serving_error(error)
             if cause.code is Code.FAILED_PRECONDITION:  # this server does not support the version, so do not retry

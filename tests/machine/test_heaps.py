@@ -31,7 +31,7 @@ def without_collector():
 
 
 def test_the_thread_lives_as_long_as_the_object(without_collector):
-    first, second = heaps.made_apart(Freed), heaps.made_apart(Freed)
+    first, second = heaps.make_in_new_thread(Freed), heaps.make_in_new_thread(Freed)
     threads = [first.thread, second.thread]
     assert len({threading.current_thread(), *threads}) == 3
     del first
@@ -52,7 +52,7 @@ def test_an_error_is_raised_and_its_memory_is_freed(without_collector):
 
     before = threading.active_count()
     with pytest.raises(Large, match="damaged") as caught:
-        heaps.made_apart(fail)
+        heaps.make_in_new_thread(fail)
     assert any(frame.name == "fail" for frame in traceback.extract_tb(caught.value.__traceback__))
     freed = weakref.ref(caught.value)
     del caught

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from t2t_keras.serving.arrivals import arrival, together
+from t2t_keras.serving.arrivals import wait_for, waking_once
 
 
 def start_thread(function):
@@ -17,7 +17,7 @@ def start_thread(function):
 
 async def start_tasks(*futures):
     """Starts one task per future, which waits for the future."""
-    tasks = [asyncio.create_task(arrival(future)) for future in futures]
+    tasks = [asyncio.create_task(wait_for(future)) for future in futures]
     await asyncio.sleep(0)
     return tasks
 
@@ -67,9 +67,9 @@ def test_cancelling_the_wait_or_the_future_cancels_both(cancelled):
 def test_cancelling_a_wait_does_not_affect_other_waits():
     async def run():
         futures = [Future(), Future()]
-        first, second = (asyncio.create_task(arrival(future)) for future in futures)
+        first, second = (asyncio.create_task(wait_for(future)) for future in futures)
         await asyncio.sleep(0)
-        with together():
+        with waking_once():
             for number, future in enumerate(futures):
                 future.set_result(number)
         first.cancel()  # before the loop receives the results
@@ -90,7 +90,7 @@ def test_a_thread_wakes_the_loop_once_per_group_of_results(monkeypatch):
         )
         futures = [Future() for _ in range(9)]
         tasks = await start_tasks(*futures)
-        with pytest.raises(KeyError), together():
+        with pytest.raises(KeyError), waking_once():
             for number, future in enumerate(futures[:8]):
                 future.set_result(number)
             raise KeyError
@@ -111,5 +111,5 @@ def test_results_after_the_end_of_the_loop_are_ignored():
         await asyncio.wait([task])
 
     asyncio.run(left())
-    with together():
+    with waking_once():
         future.set_result(5)

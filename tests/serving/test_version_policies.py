@@ -20,10 +20,10 @@ def folder(tmp_path):
     ("policy", "expected"),
     [
         (VersionPolicy(), {5}),
-        (VersionPolicy(most=2), {5, 3}),
-        (VersionPolicy(most=9), {5, 3, 1}),
-        (VersionPolicy(most=None), {5, 3, 1}),
-        (VersionPolicy(most=None, specific=frozenset({1, 3})), {3, 1}),
+        (VersionPolicy(max_versions=2), {5, 3}),
+        (VersionPolicy(max_versions=9), {5, 3, 1}),
+        (VersionPolicy(max_versions=None), {5, 3, 1}),
+        (VersionPolicy(max_versions=None, specific=frozenset({1, 3})), {3, 1}),
     ],
 )
 def test_policies_choose_among_loadable_versions(folder, policy, expected):
@@ -31,7 +31,7 @@ def test_policies_choose_among_loadable_versions(folder, policy, expected):
         write_version(folder, version)
     write_version(folder, 4, "bad")
     versions = open_versions(folder)
-    versions.choose(policy, {})
+    versions.set_policy(policy, {})
     versions.poll()
     assert {version for version, state in states(versions).items() if state == "AVAILABLE"} == expected
     assert versions.served == max(expected)
@@ -44,7 +44,7 @@ def test_missing_versions_of_a_policy(folder, caplog):
     """The served versions stay, and the error of a label tells an unserved version from an unknown label."""
     write_version(folder, 1)
     versions = open_versions(folder)
-    versions.choose(VersionPolicy(most=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
+    versions.set_policy(VersionPolicy(max_versions=None, specific=frozenset({7, 8})), {"next": 7, "now": 1})
     versions.poll()
     versions.poll()
     assert versions.served == 1 and caplog.text.count("no version 7, 8, which the version policy selects") == 1
@@ -68,16 +68,16 @@ def test_labels_move_when_the_new_version_is_served(folder):
         return FakeModel(path, version)
 
     versions = Versions(folder, "mine", max_retries=0, load=load)
-    versions.choose(VersionPolicy(most=None, specific=frozenset({1})), {"stable": 1})
+    versions.set_policy(VersionPolicy(max_versions=None, specific=frozenset({1})), {"stable": 1})
     versions.poll()
     for number in (2, 3):
         write_version(folder, number)
-        versions.choose(VersionPolicy(most=None, specific=frozenset({number})), {"stable": number})
+        versions.set_policy(VersionPolicy(max_versions=None, specific=frozenset({number})), {"stable": number})
         versions.poll()
     assert seen == [1, 1, 2]
     with versions.lend("stable") as model:
         assert model.version == 2
-    versions.choose(VersionPolicy(most=None, specific=frozenset({2})), {"other": 2})
+    versions.set_policy(VersionPolicy(max_versions=None, specific=frozenset({2})), {"other": 2})
     assert versions.number("other") == 2
     with pytest.raises(ServingError, match="Unrecognized servable version label: stable"):
         versions.number("stable")
@@ -88,8 +88,8 @@ def test_labels_keep_their_version_if_the_new_one_cannot_be_loaded(folder):
         write_version(folder, number, "damaged" if number == 4 else "good")
     versions = Versions(folder, "mine", max_retries=0, load=FakeModel)
     for number in (3, 4):
-        expected = VersionPolicy(most=None, specific=frozenset({number, 5}))
-        versions.choose(expected, {"stable": number, "canary": 5})
+        expected = VersionPolicy(max_versions=None, specific=frozenset({number, 5}))
+        versions.set_policy(expected, {"stable": number, "canary": 5})
         versions.poll()
     for label, number in (("stable", 3), ("canary", 5)):
         with versions.lend(label) as model:
