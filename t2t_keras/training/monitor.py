@@ -5,9 +5,7 @@
 
 import contextlib
 import dataclasses
-import math
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +83,6 @@ class Monitor:
         run: the run.
         total_steps: the largest number of steps.
         start_step: the step that training resumes from. Records of later steps are dropped, because those run again.
-        max_minutes: time limit of the training; 0 means no limit.
         is_validation_due: whether the validation of `start_step` is still to come, so that its record is dropped.
     """
 
@@ -94,7 +91,6 @@ class Monitor:
         run: Run,
         total_steps: int,
         start_step: int = 0,
-        max_minutes: float = 0.0,
         *,
         is_validation_due: bool = False,
     ) -> None:
@@ -104,8 +100,6 @@ class Monitor:
         dropout = ", with dropout" if run.exists and vars(run.config.model).get("dropout_rate") else ""
         self._training_label = f"training{dropout}{smoothing}"  # says why it exceeds the validation loss
         self._total_steps = total_steps
-        self._start = start_step, time.monotonic()
-        self._ends_at = self._start[1] + 60 * max_minutes if max_minutes else math.inf
         self._metrics = RecordFile(run.metrics_path, start_step, start_step - is_validation_due)
         self._records = list(self._metrics.records)
         # The next line covers all steps since the last line, including those before training was stopped.
@@ -126,25 +120,19 @@ class Monitor:
                 bar_format="{l_bar}{bar}| {n_fmt}/{total_fmt}{postfix}",
             )
 
-    def progress(self, step: int) -> None:
-        """Updates the progress bar; cheap enough to call on every return to Python."""
+    def progress(self, step: int, expected_steps: int) -> None:
+        """Updates the progress bar; cheap enough to call on every return to Python.
+
+        Args:
+            step: the number of steps done.
+            expected_steps: the number of steps at which training is expected to end.
+        """
         if self._bar is not None:
-            self._bar.total = self._expected_steps(step)
+            self._bar.total = expected_steps
             self._bar.update(step - self._bar.n)
 
-    def _expected_steps(self, step: int) -> int:
-        """Estimates the total number of steps at the present speed.
-
-        If a time limit ends the training long before `total_steps`, a bar of that length would stay almost empty.
-        """
-        start, begin = self._start
-        elapsed, minutes = time.monotonic() - begin, self._ends_at - begin
-        if step == start or elapsed <= 0 or math.isinf(minutes):
-            return self._total_steps
-        return min(self._total_steps, int(start + (step - start) * max(minutes / elapsed, 1)))
-
-    def log_training(self, step: int, interval: Interval) -> None:
-        """Records the metrics of the steps since the last call."""
+    def log_training(self, step: int, expected_steps: int, interval: Interval) -> None:
+        """Records the metrics of the steps since the last call; see `progress`."""
         rates = {
             "steps_per_second": (step - self._last_step) / max(interval.seconds, 1e-9),
             "tokens_per_second": interval.tokens / max(interval.seconds, 1e-9),
@@ -158,12 +146,11 @@ class Monitor:
         measures_text = "".join(f", {name.replace('_', ' ')} {value:.3f}" for name, value in measures.items())
         numbers_text = f"loss {loss:.3f}{measures_text}, learning rate {learning_rate:.1e}"
         rate_text = f"{rates['tokens_per_second']:,.0f} tokens/s"
-        steps_left, steps_per_second = self._total_steps - self._last_step, rates["steps_per_second"]
-        seconds = min(steps_left / steps_per_second if steps_per_second else math.inf, self._ends_at - time.monotonic())
-        time_text = f"{tqdm.format_interval(max(0.0, seconds)) if math.isfinite(seconds) else '?'} left"
+        steps_left, steps_per_second = expected_steps - step, rates["steps_per_second"]
+        time_text = f"{tqdm.format_interval(steps_left / steps_per_second) if steps_per_second else '?'} left"
         if self._bar is None:
-            expected = self._expected_steps(step)
-            total_text = f"/{expected:,}" if expected == self._total_steps else f" of about {expected:,}"
+            is_exact = expected_steps == self._total_steps
+            total_text = f"/{expected_steps:,}" if is_exact else f" of about {expected_steps:,}"
             self._say(
                 f"step {step:,}{total_text}: {numbers_text}, gradient norm {gradient_norm:.2f}, "
                 f"{rates['steps_per_second']:.2f} steps/s, {rate_text}, {time_text}"
@@ -171,7 +158,7 @@ class Monitor:
         else:  # fits in 80 columns
             short_text = numbers_text.replace("learning rate", "lr")
             self._bar.set_postfix_str(f"{short_text}, {rate_text}, {time_text}", refresh=False)
-            self.progress(step)
+            self.progress(step, expected_steps)
             self._bar.refresh()
 
     def log_validation(self, step: int, *, loss: float, perplexity: float, **scores: float | None) -> None:

@@ -200,9 +200,7 @@ class Trainer:
         with self.workers.fail_together():
             if self.workers.is_chief:
                 train = self.config.train
-                monitor = Monitor(
-                    self.run, train.max_steps, self.step, train.max_minutes, is_validation_due=self.is_validation_due
-                )
+                monitor = Monitor(self.run, train.max_steps, self.step, is_validation_due=self.is_validation_due)
         with contextlib.closing(monitor), self.signals, self.writer:
             return self._loop(monitor)
 
@@ -231,10 +229,12 @@ class Trainer:
             self.position = self.plans.advance(self.position, steps)
             self.interval.add(metrics, now - started, time.process_time() - processor_started)
             pace.add(steps, now)
-            monitor.progress(self.step)
+            # The time limit may end training long before max_steps.
+            expected_steps = self.decay_end or int(min(train.max_steps, self.step + pace.steps_left(now)))
+            monitor.progress(self.step, expected_steps)
             if self.step % train.log_steps == 0:
                 with self.workers.fail_together():
-                    monitor.log_training(self.step, self.interval)
+                    monitor.log_training(self.step, expected_steps, self.interval)
                 self.interval = Interval()
             decision = self._decide((now - start) / 60, (now - save_time) / 60, pace.steps_left(now))
             if decision.decay_steps:

@@ -161,8 +161,8 @@ def send_at(monkeypatch, number: signal.Signals, *steps: int) -> None:
     """Sends the process the signal when training reaches each of these steps."""
     progress = Monitor.progress
 
-    def sending(self, step):
-        progress(self, step)
+    def sending(self, step, expected_steps):
+        progress(self, step, expected_steps)
         if step in steps:
             os.kill(os.getpid(), number)
 
@@ -175,7 +175,7 @@ def best_step(model_dir: pathlib.Path) -> int:
     return best.step
 
 
-def go_on(run: Run, data: PreparedData, max_steps: int, devices: Any, **train: Any) -> None:
+def resume(run: Run, data: PreparedData, max_steps: int, devices: Any, **train: Any) -> None:
     """Resumes a run up to a later step, with its own or changed settings."""
     config = run.config
     config = dataclasses.replace(config, train=dataclasses.replace(config.train, max_steps=max_steps, **train))

@@ -19,12 +19,12 @@ from tests.programs import QUICK_COMPILATION
 from tests.training.tiny_training import (
     assert_same_end,
     assert_same_numbers,
-    go_on,
     launch_flags,
     make_config,
     make_data,
     make_devices,
     records,
+    resume,
 )
 from tests.training.worker_processes import free_ports
 
@@ -83,9 +83,9 @@ def folder(tmp_path_factory, data):
     for copy in ("tensorflow", "two"):
         shutil.copytree(jax_run.path, folder / copy)
     process = on_jax(["-m", "tests.training.on_jax.trainings", str(data.directory), str(folder), str(LAST - 1)])
-    go_on(Run(folder / "tensorflow"), data, LAST, device)
+    resume(Run(folder / "tensorflow"), data, LAST, device)
     finished(process)
-    go_on(jax_run, data, LAST, device, decay_steps=TRAIN["decay_steps"])
+    resume(jax_run, data, LAST, device, decay_steps=TRAIN["decay_steps"])
     return folder
 
 

@@ -26,7 +26,7 @@ from t2t_keras.runs.run import Run
 from t2t_keras.training.backends import devices_line, make_devices
 from tests import programs
 from tests.training.on_jax import split_steps
-from tests.training.tiny_training import go_on, launch_flags, train
+from tests.training.tiny_training import launch_flags, resume, train
 
 REPLICAS = 4
 SPLIT: dict[str, Any] = {"replicas": 2, "model_parallel": 2}
@@ -54,7 +54,7 @@ def refused(path: pathlib.Path, data: PreparedData, devices: Any) -> dict[str, s
         "static_shapes": refusal(train, path / "refused", data, max_steps=1),
         "strategy": refusal(make_devices, "mirrored"),
         "replicas": refusal(make_devices, "cpu", REPLICAS + 1),
-        "search": refusal(go_on, with_experts, data, 9, devices, validation_sentences=1),
+        "search": refusal(resume, with_experts, data, 9, devices, validation_sentences=1),
         "odd devices": refusal(make_devices, "cpu", model_parallel=3),
         "few devices": refusal(make_devices, "cpu", 2, model_parallel=3),
         "no devices": refusal(make_devices, "cpu", model_parallel=0),
@@ -77,7 +77,7 @@ def main(data_dir: str, folder: str, last: str) -> None:
     assert keras.backend.backend() == "jax"
     programs.set_quick_mode(True)
     data, path = PreparedData.open(data_dir), pathlib.Path(folder)
-    go_on(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT), decay_steps=0)  # The run continues later.
+    resume(Run(path / "jax"), data, int(last), make_devices("cpu", **SPLIT), decay_steps=0)  # The run continues later.
     (path / "refusals.json").write_text(json.dumps(refused(path, data, make_devices("cpu", REPLICAS))))
     (path / "steps.json").write_text(json.dumps(split_steps.all_numbers()))
     flags = launch_flags(path / "refused", data)
