@@ -140,7 +140,9 @@ def _settings_of_other_vocabulary() -> dict[str, Any]:
             raise InputError(f"--{name} is determined by --vocab_from; omit the flag")
     data, vocab_path = _other_vocabulary(FLAGS.vocab_from)
     sizes = {name: size or 0 for name, size in Tokenizer.load(vocab_path).sizes.items()}
-    return {"vocab_type": data.vocab_type, "lowercase": data.lowercase, "truecase": data.truecase, **sizes}
+    final_marks = FLAGS.final_marks if FLAGS["final_marks"].present else data.final_marks
+    settings = {"lowercase": data.lowercase, "truecase": data.truecase, "final_marks": final_marks}
+    return {"vocab_type": data.vocab_type, **settings, **sizes}
 
 
 def _other_vocabulary(folder: str) -> tuple[DataConfig, pathlib.Path]:

@@ -35,10 +35,8 @@ def paths() -> list[dict[str, corpora.Paths]]:
     values = [FLAGS[f"{split}_{side}"].value for split, side in names]
     count = len(values[0]) or 1
     for (split, side), files in zip(names, values, strict=True):
-        if len(files) not in (0, count):
-            raise InputError(
-                f"--{split}_{side}: expected {count} values, one per corpus ('' for none), got {len(files)}"
-            )
+        if len(files) > count or (split == "train" and 0 < len(files) < count):
+            raise InputError(f"--{split}_{side}: expected {count} values, one per corpus, got {len(files)}")
     if FLAGS.tsv and not values[0]:
         raise InputError("--tsv requires --train_source")
     rows = itertools.zip_longest(*values)

@@ -56,7 +56,7 @@ def test_preparation_and_repeated_preparation(files):
 
 
 def test_vocabulary_of_other_prepared_data(files):
-    assert run(*flags_for(files, lowercase="both"))[0] == 0
+    assert run(*flags_for(files, lowercase="both", final_marks=True))[0] == 0
     text = [f"--train_source={files / 'a.de'}", f"--train_target={files / 'a.en'}", f"--data_dir={files / 'reverse'}"]
     status, _, errors = run(*text, f"--vocab_from={files}")
     assert (status, errors.startswith(f"error: --vocab_from={files}: no run, export or prepared data: ")) == (1, True)
@@ -64,20 +64,23 @@ def test_vocabulary_of_other_prepared_data(files):
     assert (status, errors) == (0, "")
     first, second = (PreparedData.open(files / name) for name in ("data", "reverse"))
     assert second.vocab_path.read_bytes() == first.vocab_path.read_bytes()
-    assert second.config.lowercase == "both"
+    assert second.config.lowercase == "both" and second.config.final_marks
+    text[2] = f"--data_dir={files / 'unmarked'}"
+    status, _, errors = run(*text, f"--vocab_from={files / 'data'}", "--nofinal_marks")
+    assert (status, errors, PreparedData.open(files / "unmarked").config.final_marks) == (0, "", False)
 
 
-ONE_OF_TWO = "error: --valid_target: expected 2 values, one per corpus ('' for none), got 1\n"
+TOO_FEW = "error: --train_target: expected 2 values, one per corpus, got 1\n"
 
 
 def test_several_corpora_with_tags(files):
-    second = [f"--train_source={files / 'a.de'}", f"--train_target={files / 'a.en'}"]
-    valid = [f"--valid_source={files / 'short'}", "--valid_source=", f"--valid_target={files / 'short'}"]
+    valid = [f"--valid_source={files / 'short'}", f"--valid_target={files / 'short'}"]  # of the first corpus
     (files / "short").write_text("nur eine\n")
-    both = [*flags_for(files, vocab_size=350, data_dir=files / "both"), *second, "--tag=", "--tag=<2en>", *valid]
+    both = [*flags_for(files, vocab_size=350, data_dir=files / "both"), *valid, "--tag=", "--tag=<2en>"]
+    both.append(f"--train_source={files / 'a.de'}")
     status, _, errors = run(*both)
-    assert (status, errors) == (1, ONE_OF_TWO)
-    status, _, errors = run(*both, "--valid_target=")
+    assert (status, errors) == (1, TOO_FEW)
+    status, _, errors = run(*both, f"--train_target={files / 'a.en'}")
     assert (status, errors) == (0, "")
     prepared = PreparedData.open(files / "both")
     assert prepared.text("valid")[0] == ["nur eine"]
