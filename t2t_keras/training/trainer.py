@@ -192,8 +192,8 @@ class Trainer:
             return Outcome(self.step, reason, 0)
         if self.workers.is_chief:  # printed before tracing, which takes a while without any output
             parameters = sum(math.prod(weight.shape) for weight in self.training.model.trainable_variables)
-            size = f"{parameters:,} parameters on {len(self.corpus.source_lengths):,} pairs"
-            headline = f"training {size}, {devices_line(self.strategy)}; tracing the first steps takes a while"
+            size = f"{parameters:,} parameters with {len(self.corpus.source_lengths):,} pairs"
+            headline = f"training {size} on {devices_line(self.strategy)}; tracing the first steps takes a while"
             tell(headline, *self._restore_lines)
         try_largest_batch(self.training, self.plans, self.position.epoch)
         monitor: Monitor | SilentMonitor = SilentMonitor()

@@ -191,7 +191,7 @@ def test_interrupted_training_equals_uninterrupted_training(folder, stopped, res
     for name in ("resumed", "uninterrupted"):
         status, _, stderr = results[name]
         assert (status, stderr.splitlines()[-1]) == (0, f"step {STEPS}: reached train.max_steps")
-        assert re.search(r"^training [\d,]+ parameters on [\d,]+ pairs, 1 replica on CPU; ", stderr, re.MULTILINE)
+        assert re.search(r"^training [\d,]+ parameters with [\d,]+ pairs on 1 replica on CPU; ", stderr, re.MULTILINE)
         pattern = r"^resumed from step \d+ \(checkpoint of 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\)$"
         resumed = re.search(pattern, stderr, re.MULTILINE)
         assert bool(resumed) is (name == "resumed"), stderr
