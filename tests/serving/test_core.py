@@ -6,6 +6,7 @@ from concurrent.futures import Future
 import numpy as np
 import pytest
 
+from t2t_keras.serving.http.fields import FieldCall
 from t2t_keras.serving.request_errors import ServingError
 from tests.serving.http.test_streams import serve
 from tests.serving.rest_calls import predict
@@ -47,6 +48,17 @@ def test_only_the_first_call_of_a_request_can_be_rejected_by_a_full_queue(server
     assert waits == [30.0, 30.0, None]
     for future in futures:
         future.cancel()
+
+
+def test_the_second_round_of_a_request_is_always_accepted(server, monkeypatch):
+    core, waits = server.core, []
+    monkeypatch.setattr(core._batcher, "submit", lambda *call: waits.append(call[-1]) or Future())
+    with core.lend("toy", None) as loan:
+        call = FieldCall(core, loan, {}, "markup")
+        for text in (b"a", b"b"):
+            call.submit([("", texts(text))])
+        call.close()
+    assert [wait is None for wait in waits] == [False, True]
 
 
 def test_later_turns_of_a_stream_are_always_accepted(server, monkeypatch):
