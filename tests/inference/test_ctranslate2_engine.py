@@ -244,7 +244,7 @@ def test_unsupported_compute_types_are_rejected(monkeypatch):
 
 @needs_ctranslate2
 def test_unsupported_requests_are_rejected():
-    with pytest.raises(InputError, match="line 2: constraints: not supported by this engine; use --engine=tensorflow"):
+    with pytest.raises(InputError, match="line 2: this engine does not support constraints; use --engine=tensorflow"):
         translator("ctranslate2", beam_size=1).translate(["cat", Request("cat", constraints=("tac",))])
-    with pytest.raises(InputError, match="excluded: not supported by this engine"):
+    with pytest.raises(InputError, match="this engine does not support excluded"):
         translator("ctranslate2", beam_size=1).check(Request("cat", excluded=("tac",)))

@@ -205,7 +205,7 @@ def test_unsupported_options_fail_only_their_line(results):
     assert status == 0 and answers[0]["id"] == 7 and answers[0]["translation"]
     assert answers[1] == {
         "id": ["x"],
-        "error": "constraints: not supported by this engine; use --engine=tensorflow",
+        "error": "this engine does not support constraints; use --engine=tensorflow",
     }
 
 
