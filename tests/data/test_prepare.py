@@ -165,7 +165,7 @@ def test_a_shard_without_kept_pairs(tmp_path):
 
 def test_a_killed_process_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "clean_shard", kill_process)
-    with pytest.raises(InputError, match="one of 2 processes was killed, .* memory: use fewer .--processes"):
+    with pytest.raises(InputError, match="one of 2 processes was killed, .* memory ran out: use fewer .--processes"):
         prepare(corpus_of(train=random_pairs(90, 1)), CONFIG, tmp_path, print, processes=2, shard_pairs=30)
     assert (tmp_path / "reached").exists()
 
