@@ -25,7 +25,7 @@ from t2t_keras.machine.notices import without_notices
 from t2t_keras.machine.processor import computes_in_bfloat16
 from t2t_keras.models import presets
 from t2t_keras.planning import fit_rules
-from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, UNIT_TOKENS, UNIT_VOCAB_SIZE, Choice
+from t2t_keras.planning.fit_rules import FEWEST_UPDATES, GIVEN, NO_LIMIT, UNIT_TOKENS, UNIT_VOCAB_SIZE, Choice
 from t2t_keras.planning.forecast import update_flops
 from t2t_keras.runs import averaging, checkpoints
 from t2t_keras.runs.records import read_metrics
@@ -45,7 +45,6 @@ CHOSEN = "chosen"  # name of the checkpoint whose weights are evaluated and expo
 
 _MIN_SHARE = 0.5  # share of the minutes reserved for training, however long preparation took
 _MIN_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
-_MAX_UPDATES = 1_000_000  # so large that the time limit ends the training
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
 _LOW_BLEU = 10  # of outputs that are mostly unrelated to their sources
 _SENTENCE_TOKENS = 16  # for the cost of attention
@@ -131,7 +130,7 @@ class FitSteps:
     def choose(self, pairs: int, minutes: float, *, overrides: Sequence[Choice] = ()) -> list[Choice]:
         """Makes the choices by rules; those in `overrides` take precedence.
 
-        The training speed of this machine is measured once and recorded, unless the number of updates is given.
+        The training speed of this machine is measured once and recorded.
 
         Args:
             pairs: number of training pairs.
@@ -142,25 +141,21 @@ class FitSteps:
             InputError: the choices are invalid or incompatible.
         """
         machine = this_machine()
-        steps = next((int(each.value) for each in overrides if each.name == "train.max_steps"), None)
-        if steps is None:
-            speed = self.record["updates_per_minute"]
-            if speed is None:
-                self._say("measuring the training speed of this machine")
-                from t2t_keras.fitting.speed import updates_per_minute
+        speed = self.record["updates_per_minute"]
+        if speed is None:
+            self._say("measuring the training speed of this machine")
+            from t2t_keras.fitting.speed import updates_per_minute
 
-                in_bfloat16 = machine["computes_in_bfloat16"] and not machine["has_accelerator"]
-                speed = updates_per_minute(self.strategy, mixed_bfloat16=in_bfloat16)
-                self.record.update(updates_per_minute=speed)
-        else:
-            speed = steps / minutes
+            in_bfloat16 = machine["computes_in_bfloat16"] and not machine["has_accelerator"]
+            speed = updates_per_minute(self.strategy, mixed_bfloat16=in_bfloat16)
+            self.record.update(updates_per_minute=speed)
         choices = {each.name: each for each in fit_rules.choose(pairs, minutes, speed, **machine, overrides=overrides)}
         config = apply_choices(choices.values())
-        if steps is None and choices["preset"].value != "tiny":
+        if choices["preset"].value != "tiny":
             model = dataclasses.replace(config.model, vocab_size=int(choices["data.vocab_size"].value))
             cost = _relative_cost(dataclasses.replace(config, model=model), machine["has_accelerator"])
-            updates = choices["updates"]
-            choices["updates"] = dataclasses.replace(updates, value=max(round(updates.value / cost), 1))
+            max_steps = config.train.max_steps if "train.max_steps" in choices else NO_LIMIT
+            choices["updates"] = fit_rules.limited_updates(minutes * speed / cost, max_steps)
         return list(choices.values())
 
     def check_text(self, corpus: Corpus) -> None:
@@ -297,7 +292,8 @@ class FitSteps:
         self._say(
             f"{rest:.1f} minutes of training; Ctrl-C ends it early, and the next steps then use the current weights"
         )
-        return _end(_MAX_UPDATES, updates) if max_steps is None else _end(int(max_steps), int(max_steps))
+        max_steps = NO_LIMIT if max_steps is None else int(max_steps)
+        return _end(max_steps, min(max_steps, updates))
 
     def choose_weights(self) -> None:
         """Chooses the average of the last checkpoints, the best checkpoint or the last one, by validation.

@@ -14,6 +14,7 @@ from t2t_keras.errors import InputError
 FEWEST_PAIRS = 200
 FEWEST_UPDATES = 400  # after fewer updates, outputs hardly depend on the source
 GIVEN = "given"  # the reason of a choice that the user made
+NO_LIMIT = 1_000_000  # of the updates: so large that the time limit ends the training
 
 UNIT_TOKENS, UNIT_VOCAB_SIZE = 2048, 8000  # of the unit of work
 _TOKENS_OF_A_SIDE = 15  # of a typical sentence
@@ -66,21 +67,27 @@ def choose(
         has_tpu: whether the accelerator is a TPU.
         computes_in_bfloat16: whether the processor has instructions for products in bfloat16.
         overrides: choices of the user, which replace those of the rules. The number of updates is adapted to the user's
-            number of layers and vocabulary size. Values may be strings, as flags hold them.
+            number of layers and vocabulary size, and is at most the user's `train.max_steps`. Values may be strings,
+            as flags hold them.
 
     Raises:
         InputError: there are fewer than `FEWEST_PAIRS` pairs.
     """
     if pairs < FEWEST_PAIRS:
         raise InputError(f"the training text has only {pairs:,} usable pairs; at least {FEWEST_PAIRS} are needed")
-    work = minutes * updates_per_minute
     values = {choice.name: choice.value for choice in overrides}
+    max_steps = int(values.get("train.max_steps", NO_LIMIT))
+    possible_work = minutes * updates_per_minute
+    work = min(possible_work, max_steps)
     vocabulary = _vocabulary(pairs, work)
     choices = [vocabulary, _held_out_pairs(pairs)]
     rule = _preset(pairs, minutes, has_accelerator)
     preset = values.get(rule.name, rule.value)
     choices.append(rule)
-    recipe = _recipe(work, {vocabulary.name: vocabulary.value, **values}) if preset == "tiny" else [_updates(work)]
+    if preset == "tiny":
+        recipe = _recipe(work, possible_work, max_steps, {vocabulary.name: vocabulary.value, **values})
+    else:
+        recipe = [limited_updates(possible_work, max_steps)]
     updates = next(choice.value for choice in recipe if choice.name == "updates")
     # In batches of UNIT_TOKENS, which only the short recipe has.
     batches = updates if len(recipe) > 1 else 2 * updates if preset == "tiny" else work
@@ -116,17 +123,21 @@ def _preset(pairs: int, minutes: float, has_accelerator: bool) -> Choice:
     return Choice("preset", "tiny", "a larger model needs an accelerator, hours of training and 300,000 pairs")
 
 
-def _recipe(work: float, values: Mapping[str, Any]) -> list[Choice]:
+def _recipe(work: float, possible_work: float, max_steps: int, values: Mapping[str, Any]) -> list[Choice]:
     """Chooses the layers, the updates, the batch size, the learning rate and the moving average of `tiny`.
 
-    `values` holds the vocabulary size, and the user's values of other settings.
+    Args:
+        work: the work that the training is expected to do.
+        possible_work: the work that the time allows.
+        max_steps: the user's limit of the updates.
+        values: the vocabulary size, and the user's values of other settings.
     """
     layers = 1 if work < _WORK_FOR_TWO_LAYERS else 2 if work < _WORK_FOR_FOUR_LAYERS else 4
     sides = [int(values.get(f"model.num_{side}_layers", layers)) for side in ("encoder", "decoder")]
-    unit_batches = work / cost(sum(sides) / 2, values["data.vocab_size"])
+    unit_batches = possible_work / cost(sum(sides) / 2, values["data.vocab_size"])
     if work >= _WORK_FOR_THE_PRESET:
-        return [_updates(unit_batches / 2)]  # the preset's batches are twice as large
-    updates = _updates(unit_batches)
+        return [limited_updates(unit_batches / 2, max_steps)]  # the preset's batches are twice as large
+    updates = limited_updates(unit_batches, max_steps)
     warmup_steps = min(500, max(100, updates.value // 4 // 10 * 10))
     scale = round(_PEAK_RATE * (128 * warmup_steps) ** 0.5, 2)
     depth = "fewer layers learn faster" if layers < 4 else "the time is enough for the preset's layers"
@@ -152,8 +163,16 @@ def cost(layers: float, vocab_size: int) -> float:
     return 0.16 * layers + 0.045 * vocab_size / 1000
 
 
-def _updates(work: float) -> Choice:
-    return Choice("updates", max(round(work), 1), "about as many as the time allows on this machine")
+def limited_updates(updates: float, max_steps: int) -> Choice:
+    """Returns the choice of the number of updates.
+
+    Args:
+        updates: the updates that the time allows.
+        max_steps: the user's limit.
+    """
+    if max_steps <= updates:
+        return Choice("updates", max_steps, "the given train.max_steps")
+    return Choice("updates", max(round(updates), 1), "about as many as the time allows on this machine")
 
 
 def _dropout(passes: float) -> Choice:

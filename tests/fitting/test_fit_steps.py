@@ -125,6 +125,7 @@ def fake_trainer(monkeypatch):
         ({"updates": 400}, 10.0, (8.0, 1_000_000, 80)),
         ({"updates": 399}, 10.0, (0.0, 400, 80)),
         ({"updates": 399, "overrides": [Choice("train.max_steps", "50", GIVEN)]}, 10.0, (8.0, 50, 10)),
+        ({"overrides": [Choice("train.max_steps", "2000000", GIVEN)]}, 10.0, (8.0, 2_000_000, 200)),
     ],
 )
 def test_training_gets_the_remaining_minutes_and_updates(tmp_path, fake_trainer, changes, minutes, limits):
@@ -161,14 +162,13 @@ def test_only_an_externally_stopped_training_continues(tmp_path, fake_trainer, o
     assert reported.contain("was trained for 10 minutes before; to train longer, give a larger --minutes") == ends
 
 
-def test_the_speed_of_the_machine_is_measured_once_and_only_if_needed(tmp_path, monkeypatch):
+def test_the_speed_of_the_machine_is_measured_once(tmp_path, monkeypatch):
     measured, machine = [], {"has_accelerator": False, "has_tpu": False, "computes_in_bfloat16": True}
     monkeypatch.setattr(speed, "updates_per_minute", lambda strategy, **options: measured.append(options) or 300.0)
     monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
     steps, _ = start_steps(tmp_path)
     overrides = [Choice("train.max_steps", "600", GIVEN)]
-    assert steps.choose(9000, 10.0, overrides=overrides) == [*choose(9000, 10.0, 60.0, **machine, overrides=overrides)]
-    assert not measured
+    assert steps.choose(9000, 10.0, overrides=overrides) == [*choose(9000, 10.0, 300.0, **machine, overrides=overrides)]
     for _ in range(2):
         assert steps.choose(9000, 10.0) == [*choose(9000, 10.0, 300.0, **machine)]
     assert measured == [{"mixed_bfloat16": True}]
@@ -185,8 +185,10 @@ def test_updates_of_another_preset_are_those_of_its_batches_and_its_size(
     monkeypatch.setattr(fit_steps, "this_machine", lambda: machine)
     steps, _ = start_steps(tmp_path)
     steps.record.update(updates_per_minute=300.0)
-    choices = steps.choose(100_000, 60.0, overrides=[Choice("preset", "base", GIVEN)])
-    assert {choice.name: choice.value for choice in choices}["updates"] == updates
+    for max_steps in ([], [50], [2_000_000]):
+        overrides = [Choice("preset", "base", GIVEN), *(Choice("train.max_steps", n, GIVEN) for n in max_steps)]
+        choices = steps.choose(100_000, 60.0, overrides=overrides)
+        assert {choice.name: choice.value for choice in choices}["updates"] == min(updates, *max_steps, 2_000_000)
 
 
 @pytest.mark.parametrize(("nearest", "size"), [(700, 700), (5000, 7000)])

@@ -103,6 +103,16 @@ def test_the_number_of_updates_of_the_presets_recipe_depends_on_the_entries_as_w
     assert [choose_values(pairs, 600)["updates"] for pairs in (100_000, 10_000_000)] == [90_000, 39_046]
 
 
+@pytest.mark.parametrize(
+    ("max_steps", "updates", "layers"), [(600, 600, 1), (2000, 2000, 2), (1_000_000, 4000, 2), (4001, 4000, 2)]
+)
+def test_a_given_number_of_updates_replaces_the_possible_number_only_if_it_is_smaller(max_steps, updates, layers):
+    """In 5 minutes, this machine has time for 4,000 updates."""
+    values = choose_values(44_000, 5, 400, overrides=[Choice("train.max_steps", str(max_steps), GIVEN)])
+    assert (values["updates"], values["model.num_encoder_layers"]) == (updates, layers)
+    assert values["train.warmup_steps"] == min(500, updates // 4)
+
+
 def test_too_few_pairs_are_rejected():
     with pytest.raises(InputError, match=f"the training text has only 199 usable pairs; at least {FEWEST_PAIRS} are"):
         choose(FEWEST_PAIRS - 1, 60, SPEED)
