@@ -381,6 +381,7 @@ def encrypted_archive():
         ("d.po", b'msgid "a"\nmessage "b"\n', r"not a readable catalogue: Syntax error in po file \(line 2\)"),
         ("e.mo", b"\xde\x12\x04\x95\0\0\0", "not a readable catalogue"),
         ("f.jsonl", b'{"en": "a", "de": "b"}\n{"en": "a"\n', "line 2: expected a JSON object"),
+        ("r.jsonl", b"[" * 100_000, "line 1: expected a JSON object: maximum recursion"),
         ("g.jsonl", b'{"en": "a", "de": 7}\n', "line 1: 'de' must be a text, got int"),
         ("h.jsonl", b'{"text": "a"}\n', "expected fields 'source' and 'target', or 'en' and 'de' .*; got 'text'"),
         ("i.csv", b"a,b\nc,d, e\n", "line 2: 3 cells separated by ',', but 2 in the first row; text with ',' must be"),

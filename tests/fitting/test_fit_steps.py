@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from t2t_keras import evaluation
 from t2t_keras.config import DataConfig, DecodeConfig
 from t2t_keras.errors import InputError
 from t2t_keras.export import writing
@@ -244,6 +245,24 @@ def test_scores_are_reported_with_a_remark_on_low_ones(tmp_path):
         steps.score()
         assert reported[:2] == ["1,234 sentences that training has not seen, beam 3", f"BLEU {value:.1f}  (s)"]
         assert reported.contain("With a BLEU below 10") == is_low
+
+
+def test_the_test_set_is_scored_in_the_language_of_its_references(tmp_path, monkeypatch):
+    """BLEU of Chinese text counts characters, although the data names no language."""
+    found = []
+
+    def evaluate(translator, sources, references, settings):
+        found.append(settings.language)
+        return SimpleNamespace(scores=[], hypotheses=references)
+
+    monkeypatch.setattr(evaluation, "evaluate", evaluate)
+    monkeypatch.setattr(evaluation, "write_evaluation", lambda *_: None)
+    for references in (["他在花园里工作"], ["Er arbeitet im Garten"]):
+        steps, _ = start_steps(tmp_path / references[0])
+        steps.data.text = lambda split, lines=references: (["He works in the garden"], lines)
+        steps.translator = SimpleNamespace(config=DecodeConfig())
+        steps.score()
+    assert found == ["zh", steps.data.config.target_language]
 
 
 def test_the_most_and_the_least_similar_outputs_are_shown(tmp_path):

@@ -173,7 +173,8 @@ def test_the_grpc_client_translates_lines(server):
 @needs_curl
 def test_clients_support_keys_and_tls(server, tmp_path):
     certificate, private_key = make_certificate(tmp_path)
-    (tmp_path / "keys").write_text("first-key\nsecond-key\n")
+    (tmp_path / "keys").write_text('a"quoted\\key\nsecond-key\n')
+    (tmp_path / "blank").write_text("\n")
     settings = {"tls_certificate": certificate, "tls_key": private_key, "api_key_file": str(tmp_path / "keys")}
     secured = Server(dataclasses.replace(server.core.options, **settings))
     secured.start()
@@ -184,6 +185,8 @@ def test_clients_support_keys_and_tls(server, tmp_path):
         assert shell_client(secured, "one", KEY_FILE=keys).returncode != 0
         result = grpc_client(secured, f"--ca={certificate}", f"--key_file={keys}", stdin="one\n")
         assert (result.returncode, result.stdout) == (0, "ONE\n")
+        result = grpc_client(secured, f"--ca={certificate}", f"--key_file={tmp_path / 'blank'}", stdin="one\n")
+        assert (result.returncode, result.stdout) == (2, "") and "blank: the file contains no key" in result.stderr
         assert "UNAUTHENTICATED: a key is required" in grpc_client(secured, f"--ca={certificate}", stdin="one\n").stderr
     finally:
         secured.stop()
