@@ -267,8 +267,7 @@ def _average(run: Run, config: Config, name: str) -> int:
     window = steps[first : first + train.keep_checkpoints]
     paths = [run.checkpoints_path / checkpoints.step_name(step) for step in window]
     members = [checkpoints.load(path, weights_only=True) for path in paths]
-    state = {"averaged": [str(path) for path in paths], "config": config.to_dict()}
-    checkpoints.save_weights(run.checkpoints_path, name, steps[-1], averaging.average(members), state)
+    averaging.save(run, members, name)
     return best_step
 
 

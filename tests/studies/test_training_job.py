@@ -107,6 +107,7 @@ def test_an_average_is_of_checkpoints_saved_on_time(tmp_path, monkeypatch, steps
     for step in steps:
         checkpoints.save(run.checkpoints_path, step, {"w": np.full(1, step, np.float32)}, {}, {})
     config = dataclasses.replace(CONFIG, train=TrainConfig(checkpoint_steps=10, keep_checkpoints=3, **train))
+    run.config_path.write_text(json.dumps(config.to_dict()))
     phases._average(run, config, "averaged_last3")
     average = checkpoints.load(run.checkpoints_path / "averaged_last3", weights_only=True)
     average_path = [int(path.rpartition("_")[2]) for path in average.state["averaged"]]
@@ -125,6 +126,7 @@ def test_an_average_is_around_the_best_checkpoint_if_patience_ends_training(tmp_
     note_validation(run.checkpoints_path, best)
     train = TrainConfig(checkpoint_steps=10, keep_checkpoints=3, validation_steps=20, patience=2)
     job = changed(FIRST, **dataclasses.asdict(train))
+    run.config_path.write_text(json.dumps(job.config.to_dict()))
     assert phases._average(run, job.config, job.average) == best
     average = checkpoints.load(run.checkpoints_path / "averaged_around_best3", weights_only=True)
     assert [int(path.rpartition("_")[2]) for path in average.state["averaged"]] == averaged
