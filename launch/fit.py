@@ -131,6 +131,7 @@ def _run_steps(steps: FitSteps, corpus: corpora.Corpus, config: DataConfig) -> N
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
     steps.choose_weights()
+    steps.choose_search()
     program.title("3. Scores")
     steps.score()
     for kind, rows in steps.record["examples"].items():

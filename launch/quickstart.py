@@ -69,6 +69,7 @@ def main(argv: list[str]) -> None:
     if outcome and outcome.signal not in (0, signal.SIGINT):
         sys.exit(128 + outcome.signal)
     steps.choose_weights()
+    steps.choose_search()
     program.title("3. Scores on a project that training has not seen")
     steps.score()
     program.title("4. Translations of example sentences")

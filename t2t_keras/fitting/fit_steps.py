@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from t2t_keras import config as configuration
-from t2t_keras.config import Config, DataConfig
+from t2t_keras.config import Config, DataConfig, DecodeConfig
 from t2t_keras.data.checksums import checksums
 from t2t_keras.data.prepare import PreparedData, prepare
 from t2t_keras.data.sources.corpora import Corpus
@@ -46,6 +46,8 @@ CHOSEN = "chosen"  # name of the checkpoint whose weights are evaluated and expo
 _MIN_SHARE = 0.5  # share of the minutes reserved for training, however long preparation took
 _MIN_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
+_LENGTH_SETTINGS = ("decode.length_penalty", "decode.length_normalization")
+_LENGTH_PENALTIES = (0.6, 1.0, 1.4)
 _LOW_BLEU = 10  # of outputs that are mostly unrelated to their sources
 _SENTENCE_TOKENS = 16  # for the cost of attention
 _EXAMPLES = 5
@@ -88,7 +90,7 @@ class FitSteps:
         record: choices and completed steps, stored in the run's directory.
         run: the run.
         data: the prepared data; set by `prepare`.
-        translator: translates with the chosen weights; set by `choose_weights`.
+        translator: translates with the chosen weights and the chosen search; set by `choose_search`.
 
     Raises:
         InputError: the record is damaged.
@@ -234,7 +236,7 @@ class FitSteps:
         self._say(f"step {outcome.step:,}: {interruption if outcome.signal == signal.SIGINT else outcome.reason}")
         if outcome.signal in (0, signal.SIGINT):
             has_converged = outcome.reason.startswith("no better validation")
-            later_steps = dict.fromkeys(("chosen", "scores", "examples", "finished"))
+            later_steps = dict.fromkeys(("chosen", "search", "scores", "examples", "finished"))
             self.record.update(trained_for=minutes, has_converged=has_converged, **later_steps)
         return outcome
 
@@ -300,14 +302,36 @@ class FitSteps:
 
         The weights become the run's checkpoint `chosen`, which programs then use by default.
         """
+        if not self.record["chosen"]:
+            self._compare_weights(self.run.checkpoints_path)
+        choice = self.record["chosen"]
+        self._say(f"chosen: {choice['name']}, by {choice['compared']}")
+
+    def choose_search(self) -> None:
+        """Chooses the length penalty by the score of the validation set, and stores it in the run's configuration.
+
+        A length penalty that the user gave is kept. Greedy search and sampling need none.
+        """
         from t2t_keras.inference.translator import Translator
 
-        path = self.run.checkpoints_path
-        if not self.record["chosen"]:
-            self._compare_weights(path)
-        choice = self.record["chosen"]
+        decode = self.run.config.decode
+        is_given = any(choice.name in _LENGTH_SETTINGS for choice in self.choices)
+        if not (self.record["search"] or is_given or decode.sampling or decode.beam_size == 1):
+            self._compare_penalties(decode)
         self.translator = Translator.load(self.run.path, CHOSEN)
-        self._say(f"chosen: {choice['name']}, by {choice['compared']}")
+        if self.record["search"]:
+            self._say(f"chosen: {self.record['search']}")
+
+    def _compare_penalties(self, decode: DecodeConfig) -> None:
+        from t2t_keras.fitting.search_choice import SearchChoice, SearchGrid
+
+        penalties = tuple({"length_penalty": penalty} for penalty in _LENGTH_PENALTIES)
+        with self.run.lock():
+            choice = SearchChoice(self.run, self.data.text("valid"), lambda trial: None)
+            best = choice.choose(SearchGrid((), (decode.beam_size,), penalties))
+        scores = {trial.decode.length_penalty: f"{trial.score:.1f}" for trial in choice.trials}
+        compared = ", ".join(f"{penalty:g} {scores[penalty]}" for penalty in sorted(scores))
+        self.record.update(search=f"length penalty {best.decode.length_penalty:g}, by bleu: {compared}")
 
     def _compare_weights(self, path: Path) -> None:
         from t2t_keras.inference.translator import Translator

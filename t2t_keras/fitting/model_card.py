@@ -73,6 +73,7 @@ def _sizes(steps: FitSteps) -> str:
         ("updates", f"{steps.record['chosen']['step']:,}"),
         (f"{duration[0]} of training", duration[1]),
         ("weights", f"{steps.record['chosen']['name']}, by {steps.record['chosen']['compared']}"),
+        *([("search", steps.record["search"])] if steps.record["search"] else []),
     ]
     return f"## Sizes\n\n{_table(('quantity', 'value'), rows)}"
 

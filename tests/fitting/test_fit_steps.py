@@ -15,6 +15,7 @@ from t2t_keras.export_contract import CONFIG_FILE, GRAPH_FILE
 from t2t_keras.fitting import fit_steps, speed
 from t2t_keras.fitting.fit_steps import FitSteps, Places, format_choices, missing_for_serving
 from t2t_keras.fitting.model_card import write_card
+from t2t_keras.fitting.search_choice import SearchChoice, Trial
 from t2t_keras.planning.fit_rules import GIVEN, Choice, choose
 from t2t_keras.runs import checkpoints
 from t2t_keras.runs.run import Run
@@ -51,6 +52,42 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
     steps = FitSteps(Places(tmp_path / "data", run.path, tmp_path / "serving"), print)
     steps.choose_weights()
     assert steps.record["chosen"]["checkpoints"] == checkpoint_names
+
+
+@pytest.mark.parametrize(
+    ("overrides", "decode", "tried", "penalty"),
+    [
+        ([], {"beam_size": 3}, [0.6, 1.0, 1.4], 1.0),
+        ([], {"beam_size": 1}, [], 0.6),
+        ([], {"sampling": True, "beam_size": 1}, [], 0.6),
+        ([Choice("decode.length_penalty", "0.6", GIVEN)], {"beam_size": 3}, [], 0.6),
+        ([Choice("decode.length_normalization", "none", GIVEN)], {"beam_size": 3}, [], 0.6),
+    ],
+)
+def test_the_length_penalty_with_the_best_validation_is_stored(
+    tmp_path, monkeypatch, overrides, decode, tried, penalty
+):
+    scores, trials = {0.6: 30.0, 1.0: 31.04, 1.4: 30.7}, []
+
+    def fake_try(self, weights, settings):
+        trials.append((settings.beam_size, settings.length_penalty))
+        self.trials.append(Trial(weights, settings, scores[settings.length_penalty], 0.0))
+        return self.trials[-1]
+
+    monkeypatch.setattr(SearchChoice, "_try", fake_try)
+    run = Run(tiny.make_run(tmp_path / "run"))
+    run.store_decoding(DecodeConfig(**decode))
+    weights = checkpoints.load(run.checkpoints_path / checkpoints.step_name(1)).weights
+    checkpoints.save_weights(run.checkpoints_path, fit_steps.CHOSEN, 1, weights, {})
+    steps, reported = start_steps(tmp_path, overrides)
+    steps.data.text = lambda split: (["a dog"], ["ein Hund"]) if split == "valid" else None
+    for _ in range(2):
+        steps.choose_search()
+        assert steps.translator.config == run.config.decode
+    assert trials == [(decode["beam_size"], value) for value in tried], "each search is tried once"
+    assert run.config.decode.length_penalty == penalty
+    line = "chosen: length penalty 1, by bleu: 0.6 30.0, 1 31.0, 1.4 30.7"
+    assert reported == ([line] * 2 if tried else [])
 
 
 def test_the_minutes_of_all_starts_add_up(tmp_path):
@@ -152,11 +189,11 @@ def test_training_gets_the_remaining_minutes_and_updates(tmp_path, fake_trainer,
 )
 def test_only_an_externally_stopped_training_continues(tmp_path, fake_trainer, outcome, line, ends):
     fake_trainer.outcomes.append(outcome)
-    later_steps = dict.fromkeys(("chosen", "scores", "examples", "finished"), "of the training before")
+    later_steps = dict.fromkeys(("chosen", "search", "scores", "examples", "finished"), "of the training before")
     steps, reported = start_steps(tmp_path, trained_for=9.0, **later_steps)
     assert steps.train(10.0, counts_preparing=False) == outcome and reported[-1].startswith(line)
     assert fake_trainer.configs[0].train.max_minutes == 10.0
-    assert [steps.record[name] is None for name in later_steps] == [ends] * 4
+    assert [steps.record[name] is None for name in later_steps] == [ends] * 5
     assert steps.record["trained_for"] == (10.0 if ends else 9.0)
     assert steps.record["has_converged"] == (outcome.step == 7 if ends else None)
     assert (steps.train(10.0, counts_preparing=False) is None) == ends
@@ -302,6 +339,7 @@ def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, license_text, d
     record = {
         "files": None,
         "chosen": {"step": 1200, "name": "the average", "compared": "bleu: 3"},
+        "search": "length penalty 1.4, by bleu: 1.4 31.0",
         "scores": [{"name": "BLEU", "value": 33.34, "signature": "s"}],
         "examples": {"best": [row], "worst": [row]},
     }
@@ -330,6 +368,7 @@ def test_the_card_of_a_model(tmp_path, corpus, licence, minutes, license_text, d
         "from en to fr. Version 3 is",
         "| train | 9,876 |",
         "| updates | 1,200 |",
+        "| search | length penalty 1.4, by bleu: 1.4 31.0 |",
         "| BLEU | 33.3 | `s` |",
         "| a \\| b | ref | hyp | 42 |",
         "| `preset` | `tiny` | usual |",

@@ -57,6 +57,7 @@ writing._save = _save
 """
 KEEPING = ("t2t_keras.fitting.fit_steps", "FitSteps.choose_weights")
 CHOOSING = ("t2t_keras.runs.averaging", "average")
+SEARCHING = ("t2t_keras.runs.run", "Run.store_decoding")
 SCORING = ("t2t_keras.evaluation", "write_evaluation")
 EXPORTING = ("t2t_keras.export.writing", "_publish")
 DESCRIBING = ("t2t_keras.fitting.model_card", "_title")
@@ -97,7 +98,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     write_text(folder)
     flags = [*FILES, "--minutes=100", "--licence=made for a test", *FLAGS]
     outputs = []
-    for place in (PREPARING, CHECKING, TRAINING, CHOOSING, SCORING, EXPORTING, DESCRIBING):
+    for place in (PREPARING, CHECKING, TRAINING, CHOOSING, SEARCHING, SCORING, EXPORTING, DESCRIBING):
         code = killed_at(place)
         status, output, errors = fit(folder, *flags, code=WITHOUT_GRAPHS + code if place == EXPORTING else code)
         assert status == -signal.SIGKILL, errors
@@ -111,14 +112,16 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 @pytest.mark.integration
 def test_each_call_resumes_where_the_last_one_was_killed(fitted: tuple[Path, list[str]]) -> None:
-    folder, (preparing, checking, training, choosing, scoring, exporting, describing, last, again) = fitted
+    folder, (preparing, checking, training, choosing, searching, scoring, exporting, describing, last, again) = fitted
     assert "2. Training" not in preparing and "1. Text" not in checking
     assert "resuming after an interruption" in training and "2. Training" in training
     assert "already prepared" in choosing and "chosen:" not in choosing
     # Held-out pairs do not count as excluded.
     assert "train: 560 pairs" in choosing and "excluded from training" not in choosing
     assert "step 12: reached train.max_steps" in choosing
-    assert "was trained for 100 minutes before" in scoring and "chosen:" in scoring and "BLEU" not in scoring
+    assert "was trained for 100 minutes before" in searching and "chosen: the" in searching
+    assert "chosen: length penalty" not in searching
+    assert "chosen: length penalty" in scoring and "BLEU" not in scoring
     assert "BLEU" in exporting and "exported" not in exporting
     (score,) = re.findall(r"^BLEU ([\d.]+) ", exporting, re.MULTILINE)
     assert ("With a BLEU below 10" in exporting) == (float(score) < 10)
