@@ -46,7 +46,6 @@ CHOSEN = "chosen"  # name of the checkpoint whose weights are evaluated and expo
 _MIN_SHARE = 0.5  # share of the minutes reserved for training, however long preparation took
 _MIN_MINUTES = 0.01  # not 0, because train.max_minutes=0 means no limit
 _DECAYING_SHARE = 5  # the learning rate decays to zero in the last fifth of the updates
-_LENGTH_SETTINGS = ("decode.length_penalty", "decode.length_normalization")
 _LENGTH_PENALTIES = (0.6, 1.0, 1.4)
 _LOW_BLEU = 10  # of outputs that are mostly unrelated to their sources
 _SENTENCE_TOKENS = 16  # for the cost of attention
@@ -310,13 +309,14 @@ class FitSteps:
     def choose_search(self) -> None:
         """Chooses the length penalty by the score of the validation set, and stores it in the run's configuration.
 
-        A length penalty that the user gave is kept. Greedy search and sampling need none.
+        A length penalty that the user gave is kept. Searches without a length penalty are not changed.
         """
         from t2t_keras.inference.translator import Translator
 
         decode = self.run.config.decode
-        is_given = any(choice.name in _LENGTH_SETTINGS for choice in self.choices)
-        if not (self.record["search"] or is_given or decode.sampling or decode.beam_size == 1):
+        has_penalty = decode.beam_size > 1 and not decode.sampling and decode.length_normalization == "gnmt"
+        is_given = any(choice.name == "decode.length_penalty" for choice in self.choices)
+        if has_penalty and not (is_given or self.record["search"]):
             self._compare_penalties(decode)
         self.translator = Translator.load(self.run.path, CHOSEN)
         if self.record["search"]:

@@ -61,7 +61,7 @@ def test_the_weights_with_the_best_validation_are_kept(tmp_path, monkeypatch, me
         ([], {"beam_size": 1}, [], 0.6),
         ([], {"sampling": True, "beam_size": 1}, [], 0.6),
         ([Choice("decode.length_penalty", "0.6", GIVEN)], {"beam_size": 3}, [], 0.6),
-        ([Choice("decode.length_normalization", "none", GIVEN)], {"beam_size": 3}, [], 0.6),
+        ([], {"beam_size": 3, "length_normalization": "average"}, [], 0.6),
     ],
 )
 def test_the_length_penalty_with_the_best_validation_is_stored(
